@@ -19,9 +19,9 @@ static inline void gp_cleanup_fd(int *fd)
 		close(*fd);
 }
 
-#define gp_auto_free __attribute__((cleanup(gp_cleanup_free)))
-#define gp_auto_fd __attribute__((cleanup(gp_cleanup_fd)))
-#define gp_must_check __attribute__((warn_unused_result))
+#define gp_auto_free	     __attribute__((cleanup(gp_cleanup_free)))
+#define gp_auto_fd	     __attribute__((cleanup(gp_cleanup_fd)))
+#define gp_must_check	     __attribute__((warn_unused_result))
 #define gp_printf(fmt, args) __attribute__((format(printf, fmt, args)))
 
 /* Moves the fd out of *@fd, leaving -1. */

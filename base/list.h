@@ -13,7 +13,8 @@ struct gp_list {
 	struct gp_list *next, *prev;
 };
 
-#define gp_container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+#define gp_container_of(ptr, type, member)                                                         \
+	((type *)(void *)((char *)(ptr) - offsetof(type, member)))
 
 static inline void gp_list_init(struct gp_list *l)
 {

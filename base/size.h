@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Unit of hashing, dedup and checksum; the driver's allocation granularity (FACTS: 2 MiB on H200). */
+/* Unit of hashing, dedup and checksum; the driver's allocation granularity (FACTS: 2 MiB on H200).
+ */
 #define GP_CHUNK_BYTES (2ull << 20)
 
 static inline uint64_t gp_round_up(uint64_t n, uint64_t unit)

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #define GP_NS_PER_SEC 1000000000ull
-#define GP_NS_PER_MS 1000000ull
+#define GP_NS_PER_MS  1000000ull
 
 /* CLOCK_MONOTONIC in ns: all durations and deadlines. */
 static inline uint64_t gp_now_ns(void)

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/wire/wire.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define WIRE_HELLO_TIMEOUT_MS 5000
+
+static const struct {
+	const char *name;
+	size_t size;
+} wire_types[GP_WIRE_MAX_] = {
+#define WIRE_ENTRY(NAME, member, body)                                                             \
+	[GP_WIRE_##NAME] = { #NAME, sizeof(struct gp_wire_header) + sizeof(body) },
+	GP_WIRE_MESSAGES(WIRE_ENTRY)
+#undef WIRE_ENTRY
+};
+
+static const char *const job_state_names[GP_JOB_STATE_MAX_] = {
+	[GP_JOB_QUEUED] = "queued",   [GP_JOB_STARTING] = "starting",
+	[GP_JOB_RUNNING] = "running", [GP_JOB_FREEZING] = "freezing",
+	[GP_JOB_FROZEN] = "frozen",   [GP_JOB_EVICTING] = "evicting",
+	[GP_JOB_SWAPPED] = "swapped", [GP_JOB_RESTORING] = "restoring",
+	[GP_JOB_THAWING] = "thawing", [GP_JOB_DONE] = "done",
+	[GP_JOB_FAILED] = "failed",   [GP_JOB_CANCELLED] = "cancelled",
+};
+
+const char *gp_wire_name(uint32_t type)
+{
+	return type < GP_WIRE_MAX_ && wire_types[type].name ? wire_types[type].name : "?";
+}
+
+size_t gp_wire_size(uint32_t type)
+{
+	return type < GP_WIRE_MAX_ ? wire_types[type].size : 0;
+}
+
+const char *gp_job_state_name(uint32_t state)
+{
+	return state < GP_JOB_STATE_MAX_ && job_state_names[state] ? job_state_names[state] : "?";
+}
+
+bool gp_job_state_is_final(uint32_t state)
+{
+	return state == GP_JOB_DONE || state == GP_JOB_FAILED || state == GP_JOB_CANCELLED;
+}
+
+void gp_wire_init(struct gp_wire_msg *msg, uint32_t type)
+{
+	assert(gp_wire_size(type));
+	memset(msg, 0, gp_wire_size(type));
+	msg->header.type = type;
+	msg->header.size = (uint32_t)gp_wire_size(type);
+}
+
+void gp_wire_init_reply(struct gp_wire_msg *msg, uint32_t type, const struct gp_wire_msg *request)
+{
+	struct gp_wire_header h = request->header;
+
+	gp_wire_init(msg, type);
+	msg->header.job = h.job;
+	msg->header.epoch = h.epoch;
+	msg->header.cookie = h.cookie;
+	msg->header.proc = h.proc;
+}
+
+void gp_wire_text(char *field, size_t bytes, const char *text)
+{
+	size_t n = strnlen(text, bytes - 1);
+
+	memcpy(field, text, n);
+	memset(field + n, 0, bytes - n);
+}
+
+static bool wire_terminated(const char *field, size_t bytes)
+{
+	return memchr(field, 0, bytes) != NULL;
+}
+
+/* What a fixed-size body can still get wrong: counts and text. */
+static bool wire_body_ok(const struct gp_wire_msg *m)
+{
+	switch ((enum gp_wire_type)m->header.type) {
+	case GP_WIRE_HELLO:
+		return wire_terminated(m->hello.program, sizeof(m->hello.program));
+	case GP_WIRE_ERROR:
+		return m->error.code < 0 && wire_terminated(m->error.text, sizeof(m->error.text));
+	case GP_WIRE_SUBMIT:
+		return wire_terminated(m->submit.name, sizeof(m->submit.name)) &&
+		       m->submit.n_args > 0 && m->submit.blob_bytes <= GP_WIRE_MAX_SUBMIT_BLOB;
+	case GP_WIRE_PREEMPT:
+		return m->preempt.to == GP_JOB_FROZEN || m->preempt.to == GP_JOB_SWAPPED;
+	case GP_WIRE_JOB:
+		return wire_terminated(m->job.name, sizeof(m->job.name)) &&
+		       wire_terminated(m->job.cause, sizeof(m->job.cause)) &&
+		       wire_terminated(m->job.command, sizeof(m->job.command));
+	case GP_WIRE_DEVICE:
+		return wire_terminated(m->device.kind, sizeof(m->device.kind)) &&
+		       wire_terminated(m->device.name, sizeof(m->device.name));
+	case GP_WIRE_CHANNELS:
+		return m->channels.n <= GP_WIRE_MAX_CHANNELS &&
+		       m->channels.first <= m->channels.total &&
+		       m->channels.n <= m->channels.total - m->channels.first;
+	case GP_WIRE_RELEASE:
+	case GP_WIRE_SAVED:
+		return m->release.n <= GP_WIRE_MAX_IDS;
+	case GP_WIRE_EXTENTS:
+		return m->extents.n <= GP_WIRE_MAX_EXTENTS && m->extents.error <= 0;
+	case GP_WIRE_FREEZE:
+	case GP_WIRE_THAW:
+		return m->freeze.n <= GP_WIRE_MAX_PROCS;
+	case GP_WIRE_MOVER_READY:
+		return wire_terminated(m->mover_ready.name, sizeof(m->mover_ready.name));
+	default:
+		return true;
+	}
+}
+
+int gp_wire_check(const struct gp_wire_msg *msg, size_t len, struct gp_err *err)
+{
+	if (len < sizeof(msg->header))
+		return gp_err_set(err, -EBADMSG, "message of %zu bytes is shorter than its header",
+				  len);
+	if (!gp_wire_size(msg->header.type))
+		return gp_err_set(err, -EBADMSG, "message of unknown type %u", msg->header.type);
+	if (msg->header.size != len || gp_wire_size(msg->header.type) != len)
+		return gp_err_set(err, -EBADMSG, "%s message of %zu bytes instead of %zu",
+				  gp_wire_name(msg->header.type), len,
+				  gp_wire_size(msg->header.type));
+	if (!wire_body_ok(msg))
+		return gp_err_set(err, -EBADMSG, "%s message with a field out of range",
+				  gp_wire_name(msg->header.type));
+	return 0;
+}
+
+int gp_wire_send(int sock, const struct gp_wire_msg *msg, const int *fds, size_t n_fds,
+		 struct gp_err *err)
+{
+	union {
+		char bytes[CMSG_SPACE(GP_WIRE_MAX_FDS * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = { (void *)(uintptr_t)msg, msg->header.size };
+	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t n;
+
+	assert(n_fds <= GP_WIRE_MAX_FDS);
+	if (n_fds) {
+		struct cmsghdr *c;
+
+		memset(&control, 0, sizeof(control));
+		mh.msg_control = control.bytes;
+		mh.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		c = CMSG_FIRSTHDR(&mh);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
+	}
+	do {
+		n = sendmsg(sock, &mh, MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return gp_err_sys(err, -errno, "cannot send %s", gp_wire_name(msg->header.type));
+	return 0;
+}
+
+/* Takes over the fds of @mh: up to @max_fds to the caller, the rest closed. */
+static size_t wire_take_fds(struct msghdr *mh, int *ret_fds, size_t max_fds)
+{
+	size_t n_fds = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
+		size_t n;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < n; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if (n_fds < max_fds)
+				ret_fds[n_fds++] = fd;
+			else
+				close(fd);
+		}
+	}
+	return n_fds;
+}
+
+static int wire_wait(int sock, int timeout_ms, struct gp_err *err)
+{
+	struct pollfd p = { .fd = sock, .events = POLLIN };
+	int r;
+
+	do {
+		r = poll(&p, 1, timeout_ms);
+	} while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return gp_err_sys(err, -errno, "cannot wait for a message");
+	if (r == 0)
+		return gp_err_set(err, -ETIMEDOUT, "no answer within %d ms", timeout_ms);
+	return 0;
+}
+
+int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_fds, size_t max_fds,
+		 size_t *ret_n_fds, int timeout_ms, struct gp_err *err)
+{
+	union {
+		char bytes[CMSG_SPACE(GP_WIRE_MAX_FDS * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = { ret_msg, sizeof(*ret_msg) };
+	struct msghdr mh = { .msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = control.bytes,
+			     .msg_controllen = sizeof(control) };
+	size_t n_fds;
+	ssize_t n;
+	int r;
+
+	r = wire_wait(sock, timeout_ms, err);
+	if (r < 0)
+		return r;
+	do {
+		n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == EAGAIN)
+		return gp_err_set(err, -ETIMEDOUT, "no message");
+	if (n < 0)
+		return gp_err_sys(err, -errno, "cannot receive");
+	if (n == 0)
+		return gp_err_set(err, -ECONNRESET, "the other side closed the connection");
+	n_fds = wire_take_fds(&mh, ret_fds, max_fds);
+	r = mh.msg_flags & MSG_TRUNC ? gp_err_set(err, -EBADMSG, "message too long")
+				     : gp_wire_check(ret_msg, (size_t)n, err);
+	if (r < 0) {
+		for (size_t i = 0; i < n_fds; i++)
+			close(ret_fds[i]);
+		return r;
+	}
+	if (ret_n_fds)
+		*ret_n_fds = n_fds;
+	return 0;
+}
+
+static int wire_say_hello(int sock, uint32_t role, uint64_t job, uint32_t device,
+			  const char *program, struct gp_err *err)
+{
+	struct gp_wire_msg m;
+	int r;
+
+	gp_wire_init(&m, GP_WIRE_HELLO);
+	m.header.job = job;
+	m.hello.version_min = GP_WIRE_VERSION_MIN;
+	m.hello.version_max = GP_WIRE_VERSION;
+	m.hello.role = role;
+	m.hello.device = device;
+	gp_wire_text(m.hello.program, sizeof(m.hello.program), program);
+	r = gp_wire_send(sock, &m, NULL, 0, err);
+	if (r < 0)
+		return r;
+	r = gp_wire_recv(sock, &m, NULL, 0, NULL, WIRE_HELLO_TIMEOUT_MS, err);
+	if (r < 0)
+		return gp_err_prepend(err, "no welcome from the daemon");
+	if (m.header.type == GP_WIRE_ERROR)
+		return gp_err_set(err, m.error.code, "%s", m.error.text);
+	if (m.header.type != GP_WIRE_WELCOME)
+		return gp_err_set(err, -EPROTO, "expected WELCOME, got %s",
+				  gp_wire_name(m.header.type));
+	return 0;
+}
+
+int gp_wire_connect(const char *path, uint32_t role, uint64_t job, uint32_t device,
+		    const char *program, struct gp_err *err)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	gp_auto_fd int sock = -1;
+	int r;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return gp_err_set(err, -ENAMETOOLONG, "socket path %s is longer than %zu bytes",
+				  path, sizeof(addr.sun_path) - 1);
+	strcpy(addr.sun_path, path);
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (sock < 0)
+		return gp_err_sys(err, -errno, "cannot create a socket");
+	if (connect(sock, (const struct sockaddr *)&addr, sizeof(addr)) < 0)
+		return gp_err_sys(err, -errno, "cannot connect to %s", path);
+	r = wire_say_hello(sock, role, job, device, program, err);
+	if (r < 0)
+		return r;
+	return gp_take_fd(&sock);
+}
