@@ -152,6 +152,17 @@ template <typename T> static T *host_alloc(uint64_t n)
 	return p;
 }
 
+/* cudaMalloc() for @n elements, filled from @from unless that is NULL. Free with cudaFree(). */
+template <typename T> static T *device_alloc(const T *from, uint64_t n)
+{
+	T *p;
+
+	CU(cudaMalloc(&p, n * sizeof(T)));
+	if (from)
+		CU(cudaMemcpy(p, from, n * sizeof(T), cudaMemcpyHostToDevice));
+	return p;
+}
+
 /* The step with which to visit @n items so that at most @budget (>= 1) are visited. */
 static inline uint64_t sample_step(uint64_t n, uint64_t budget)
 {

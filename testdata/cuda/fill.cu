@@ -80,7 +80,7 @@ static uint64_t check_pieces(const uint64_t *counters, uint64_t n, uint64_t roun
 
 int main(int argc, char **argv)
 {
-	uint64_t mb = 64, rounds = 150, unique = 0;
+	uint64_t mb = 64, rounds = 250, unique = 0;
 	const struct option_def defs[] = {
 		{ "mb", &mb, 1, 1 << 20, "device memory in MiB" },
 		{ "rounds", &rounds, 1, 1ull << 40, "increments of each counter" },

@@ -48,7 +48,7 @@ __global__ void mandelbrot(uint32_t *image, uint32_t side, float scale, uint32_t
 
 int main(int argc, char **argv)
 {
-	uint64_t mb = 20, rounds = 300;
+	uint64_t mb = 20, rounds = 800;
 	const struct option_def defs[] = {
 		{ "mb", &mb, 1, 1 << 18, "device memory in MiB (4 bytes a pixel)" },
 		{ "rounds", &rounds, 1, UINT32_MAX, "iterations after which a point is inside" },

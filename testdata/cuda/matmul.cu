@@ -50,7 +50,7 @@ static float reference(const float *a, const float *b, uint64_t n, uint64_t roun
 
 int main(int argc, char **argv)
 {
-	uint64_t mb = 20, rounds = 1;
+	uint64_t mb = 20, rounds = 2;
 	const struct option_def defs[] = {
 		{ "mb", &mb, 1, 1 << 20, "device memory in MiB" },
 		{ "rounds", &rounds, 1, 1u << 30, "multiplications" },

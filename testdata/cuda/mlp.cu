@@ -144,7 +144,7 @@ static void make_sample(uint64_t s, float *x, float *target)
 
 int main(int argc, char **argv)
 {
-	uint64_t mb = 32, rounds = 60;
+	uint64_t mb = 32, rounds = 150;
 	const struct option_def defs[] = {
 		{ "mb", &mb, 1, 1 << 20, "device memory in MiB, for the data set" },
 		{ "rounds", &rounds, 2, 1u << 30, "training steps" },
@@ -155,24 +155,17 @@ int main(int argc, char **argv)
 	const uint64_t n = n_batches * BATCH;
 	float *x = host_alloc<float>(n * IN), *target = host_alloc<float>(n * OUT);
 	float *w = host_alloc<float>(N_WEIGHTS), *want = host_alloc<float>(N_WEIGHTS);
-	float *dev_x, *dev_target;
-	struct net d;
 
 	for (uint64_t s = 0; s < n; s++)
 		make_sample(s, x + s * IN, target + s * OUT);
 	for (unsigned i = 0; i < N_WEIGHTS; i++)
 		w[i] = unit_float(~(uint64_t)i) * 0.125f;
 	const double start = now_s();
-	CU(cudaMalloc(&dev_x, n * IN * sizeof(float)));
-	CU(cudaMalloc(&dev_target, n * OUT * sizeof(float)));
-	CU(cudaMalloc(&d.w, N_WEIGHTS * sizeof(float)));
-	CU(cudaMalloc(&d.g, N_WEIGHTS * sizeof(float)));
-	CU(cudaMalloc(&d.h, BATCH * HIDDEN * sizeof(float)));
-	CU(cudaMalloc(&d.dh, BATCH * HIDDEN * sizeof(float)));
-	CU(cudaMalloc(&d.y, BATCH * OUT * sizeof(float)));
-	CU(cudaMemcpy(dev_x, x, n * IN * sizeof(float), cudaMemcpyHostToDevice));
-	CU(cudaMemcpy(dev_target, target, n * OUT * sizeof(float), cudaMemcpyHostToDevice));
-	CU(cudaMemcpy(d.w, w, N_WEIGHTS * sizeof(float), cudaMemcpyHostToDevice));
+	float *dev_x = device_alloc(x, n * IN), *dev_target = device_alloc(target, n * OUT);
+	const struct net d = { device_alloc(w, N_WEIGHTS), device_alloc<float>(NULL, N_WEIGHTS),
+			       device_alloc<float>(NULL, BATCH * HIDDEN),
+			       device_alloc<float>(NULL, BATCH * HIDDEN),
+			       device_alloc<float>(NULL, BATCH * OUT) };
 
 	uint64_t wrong = 0;
 	double error[2] = { 0, 0 };

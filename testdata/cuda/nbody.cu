@@ -76,7 +76,7 @@ static uint64_t check_body(const struct bodies *before, const struct bodies *aft
 
 int main(int argc, char **argv)
 {
-	uint64_t n = 4096, rounds = 12;
+	uint64_t n = 4096, rounds = 30;
 	const struct option_def defs[] = {
 		{ "bodies", &n, 1, 1 << 24, "number of bodies, rounded up to a multiple of 128" },
 		{ "rounds", &rounds, 1, 1u << 30, "time steps" },
