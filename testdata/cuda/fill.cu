@@ -8,7 +8,8 @@
  * Counters start at zero, or with --unique 1 each at a number of its own, so that no two pieces of
  * the memory are ever alike. Made for memory up to the size of a large card: the check runs on the
  * device and only a few pieces are copied to the CPU. The hash is that of a digest made on the
- * device, a sum modulo 2^64 over all counters, which no order of threads can change.
+ * device, a sum modulo 2^64 over all counters, which no order of threads can change. The seconds
+ * are those of the long kernel.
  */
 #include "common.h"
 
@@ -90,15 +91,14 @@ int main(int argc, char **argv)
 		      defs);
 
 	const uint64_t n = mb * MIB / sizeof(uint64_t);
-	uint64_t *counters;
-	struct verdict verdict = { 0, 0 }, *dev_verdict;
+	struct verdict verdict = { 0, 0 };
 	int n_sm;
 
 	CU(cudaDeviceGetAttribute(&n_sm, cudaDevAttrMultiProcessorCount, 0));
 	const unsigned grid = (unsigned)n_sm * BLOCKS_PER_SM;
-	CU(cudaMalloc(&counters, n * sizeof(*counters)));
-	CU(cudaMalloc(&dev_verdict, sizeof(verdict)));
-	CU(cudaMemcpy(dev_verdict, &verdict, sizeof(verdict), cudaMemcpyHostToDevice));
+	uint64_t *counters = device_alloc<uint64_t>(NULL, n);
+	struct verdict *dev_verdict = device_alloc(&verdict, 1);
+
 	fill<<<grid, BLOCK>>>(counters, n, unique);
 	CU(cudaGetLastError());
 	CU(cudaDeviceSynchronize());
