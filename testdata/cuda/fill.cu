@@ -52,7 +52,7 @@ __global__ void check(const uint64_t *counters, uint64_t n, uint64_t rounds, boo
 	unsigned long long digest = 0, wrong = 0;
 
 	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += stride) {
-		digest += mix64(i ^ (counters[i] << 1));
+		digest += mix64(mix64(i) ^ counters[i]);
 		wrong += counters[i] - first_value(i, unique) != rounds;
 	}
 	atomicAdd(&verdict->digest, digest);
