@@ -278,14 +278,14 @@ int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err)
 void gp_daemon_fini(struct gp_daemon *daemon)
 {
 	daemon->loop.stop = true;
-	gp_list_for_each (peer, &daemon->peers, struct gp_peer, node) {
+	gp_list_for_each(peer, &daemon->peers, struct gp_peer, node) {
 		gp_peer_close(peer, "the daemon stops");
 	}
 	gp_peer_reap(daemon);
-	gp_list_for_each (device, &daemon->devices, struct gp_device, node) {
+	gp_list_for_each(device, &daemon->devices, struct gp_device, node) {
 		gp_device_free(device);
 	}
-	gp_list_for_each (job, &daemon->jobs, struct gp_job, node) {
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
 		gp_job_free(job);
 	}
 	gp_store_close(daemon->store);

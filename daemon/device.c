@@ -80,7 +80,7 @@ int gp_device_new(struct gp_daemon *daemon, uint32_t ordinal, struct gp_err *err
 
 void gp_device_free(struct gp_device *d)
 {
-	gp_list_for_each (need, &d->needs, struct gp_need, node) {
+	gp_list_for_each(need, &d->needs, struct gp_need, node) {
 		free(need);
 	}
 	gp_timer_disarm(&d->restart_timer);
@@ -96,7 +96,7 @@ void gp_device_free(struct gp_device *d)
 
 bool gp_device_all_ready(const struct gp_daemon *daemon)
 {
-	gp_list_for_each (d, &daemon->devices, struct gp_device, node) {
+	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
 		if (!d->was_ready)
 			return false;
 	}
@@ -105,7 +105,7 @@ bool gp_device_all_ready(const struct gp_daemon *daemon)
 
 int gp_device_attach(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp_err *err)
 {
-	gp_list_for_each (d, &peer->daemon->devices, struct gp_device, node) {
+	gp_list_for_each(d, &peer->daemon->devices, struct gp_device, node) {
 		if (d->ordinal == hello->hello.device && d->mover_pid == peer->pid && !d->mover) {
 			d->mover = peer;
 			peer->device = d;
@@ -135,7 +135,7 @@ static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_rea
 	if (gp_device_all_ready(d->daemon))
 		gp_peer_welcome_pending(d->daemon);
 	gp_proc_link_all(d);
-	gp_list_for_each (job, &d->daemon->jobs, struct gp_job, node) {
+	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
 		if (job->device == d && !gp_job_state_is_final(job->state))
 			gp_preempt_mover_back(job);
 	}
@@ -180,7 +180,7 @@ void gp_device_mover_gone(struct gp_device *d)
 	d->mover = NULL;
 	d->ready = false;
 	d->meminfo_pending = false;
-	gp_list_for_each (job, &d->daemon->jobs, struct gp_job, node) {
+	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
 		if (job->device == d && !gp_job_state_is_final(job->state))
 			gp_preempt_mover_gone(job);
 	}
@@ -197,7 +197,7 @@ void gp_device_forget_proc(struct gp_device *d, const struct gp_proc *proc)
 {
 	struct gp_wire_msg m;
 
-	gp_list_for_each (need, &d->needs, struct gp_need, node) {
+	gp_list_for_each(need, &d->needs, struct gp_need, node) {
 		if (need->proc == proc) {
 			gp_list_del(&need->node);
 			free(need);

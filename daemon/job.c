@@ -63,7 +63,7 @@ struct gp_job *gp_job_new(struct gp_daemon *daemon, const char *name, uid_t uid,
 
 void gp_job_free(struct gp_job *job)
 {
-	gp_list_for_each (q, &job->requests, struct gp_request, node) {
+	gp_list_for_each(q, &job->requests, struct gp_request, node) {
 		free(q);
 	}
 	if (job->supervisor_pidfd >= 0)
@@ -78,7 +78,7 @@ void gp_job_free(struct gp_job *job)
 
 struct gp_job *gp_job_find(struct gp_daemon *daemon, uint64_t id)
 {
-	gp_list_for_each (job, &daemon->jobs, struct gp_job, node) {
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
 		if (job->id == id)
 			return job;
 	}
@@ -177,7 +177,7 @@ uint64_t gp_job_device_bytes(const struct gp_job *job)
 {
 	uint64_t sum = 0;
 
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		sum += proc->movable_bytes - proc->released_bytes;
 	}
 	return sum;
@@ -187,7 +187,7 @@ uint64_t gp_job_resident_bytes(const struct gp_job *job)
 {
 	uint64_t sum = 0;
 
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		sum += proc->resident_bytes;
 	}
 	return sum;
@@ -249,7 +249,7 @@ void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text
 {
 	struct gp_wire_msg m;
 
-	gp_list_for_each (q, &job->requests, struct gp_request, node) {
+	gp_list_for_each(q, &job->requests, struct gp_request, node) {
 		if (q->msg.header.type != type)
 			continue;
 		if (code < 0) {
@@ -267,8 +267,8 @@ void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text
 
 void gp_job_forget_peer(struct gp_daemon *daemon, const struct gp_peer *peer)
 {
-	gp_list_for_each (job, &daemon->jobs, struct gp_job, node) {
-		gp_list_for_each (q, &job->requests, struct gp_request, node) {
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		gp_list_for_each(q, &job->requests, struct gp_request, node) {
 			if (q->peer == peer) {
 				gp_list_del(&q->node);
 				free(q);
@@ -283,7 +283,7 @@ void gp_job_signal(struct gp_job *job, int signo)
 
 	if (job->adopted) {
 		/* The connection is still open, so the pid has not been reused. */
-		gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 			if (kill(proc->pid, signo) < 0 && errno != ESRCH)
 				gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
 				       job->id, proc->pid, strerror(errno));
@@ -470,7 +470,7 @@ int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
 
 	if (r < 0)
 		return r;
-	gp_list_for_each (job, &daemon->jobs, struct gp_job, node) {
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
 		if (gp_job_state_is_final(job->state) || job->state == GP_JOB_QUEUED)
 			continue;
 		job->device = gp_container_of(daemon->devices.next, struct gp_device, node);

@@ -97,6 +97,7 @@ static int launch_environment(const struct gp_job *job, const char *first, struc
 	const struct gp_daemon *daemon = job->daemon;
 	const char *theirs = "", *s = first;
 	size_t n_daemon = 0;
+	int r;
 
 	while (environ[n_daemon])
 		n_daemon++;
@@ -114,8 +115,9 @@ static int launch_environment(const struct gp_job *job, const char *first, struc
 		if (!strncmp(environ[i], "GPUPRES_SOFT_", 13))
 			env->vars[env->n++] = environ[i];
 	}
-	if (launch_library_path(job, theirs, env, err) < 0)
-		return err->code;
+	r = launch_library_path(job, theirs, env, err);
+	if (r < 0)
+		return r;
 	snprintf(env->job, sizeof(env->job), "GPUPRES_JOB=%" PRIu64, job->id);
 	snprintf(env->socket, sizeof(env->socket), "GPUPRES_SOCKET=%s/shim.sock",
 		 daemon->options.runtime_dir);

@@ -110,7 +110,7 @@ void gp_timer_arm(struct gp_loop *loop, struct gp_timer *timer, uint64_t deadlin
 
 	gp_list_del(&timer->node);
 	timer->deadline_ns = deadline_ns;
-	gp_list_for_each (t, &loop->timers, struct gp_timer, node) {
+	gp_list_for_each(t, &loop->timers, struct gp_timer, node) {
 		if (t->deadline_ns > deadline_ns) {
 			at = &t->node;
 			break;

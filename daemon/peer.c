@@ -81,7 +81,7 @@ static void peer_flush(struct gp_peer *peer)
 {
 	struct gp_err err;
 
-	gp_list_for_each (q, &peer->queue, struct peer_queued, node) {
+	gp_list_for_each(q, &peer->queue, struct peer_queued, node) {
 		int r = gp_wire_send(peer->source.fd, &q->msg, q->fds, q->n_fds, &err);
 
 		if (r == -EAGAIN)
@@ -132,7 +132,7 @@ static void peer_welcome(struct gp_peer *peer)
 
 void gp_peer_welcome_pending(struct gp_daemon *daemon)
 {
-	gp_list_for_each (peer, &daemon->peers, struct gp_peer, node) {
+	gp_list_for_each(peer, &daemon->peers, struct gp_peer, node) {
 		if (peer->welcome_pending)
 			peer_welcome(peer);
 	}
@@ -302,8 +302,8 @@ void gp_peer_close(struct gp_peer *peer, const char *why)
 
 void gp_peer_reap(struct gp_daemon *daemon)
 {
-	gp_list_for_each (peer, &daemon->dead_peers, struct gp_peer, node) {
-		gp_list_for_each (q, &peer->queue, struct peer_queued, node) {
+	gp_list_for_each(peer, &daemon->dead_peers, struct gp_peer, node) {
+		gp_list_for_each(q, &peer->queue, struct peer_queued, node) {
 			peer_queued_free(q);
 		}
 		gp_list_del(&peer->node);

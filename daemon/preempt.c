@@ -85,7 +85,7 @@ static bool preempt_switch(struct gp_job *job, uint32_t type)
 	gp_wire_init(&m, type);
 	m.header.job = job->id;
 	m.header.epoch = job->epoch;
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		if (!proc->linked)
 			continue;
 		if (m.freeze.n == GP_WIRE_MAX_PROCS) {
@@ -109,7 +109,7 @@ static void preempt_phase(struct gp_job *job, enum gp_phase phase, uint64_t with
 
 static bool preempt_any_in(const struct gp_job *job, enum gp_proc_step step)
 {
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		if (proc->step == step)
 			return true;
 	}
@@ -118,7 +118,7 @@ static bool preempt_any_in(const struct gp_job *job, enum gp_proc_step step)
 
 static bool preempt_any_away(const struct gp_job *job)
 {
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		if (proc->away)
 			return true;
 	}
@@ -144,7 +144,7 @@ static void preempt_complete(struct gp_job *job)
 static void preempt_begin_unlock(struct gp_job *job)
 {
 	preempt_phase(job, GP_PHASE_UNLOCK, PREEMPT_ANSWER_NS);
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		if (proc->locked || proc->step == GP_STEP_LOCKING)
 			preempt_send(proc, GP_WIRE_UNLOCK, GP_STEP_UNLOCKING);
 		else
@@ -176,7 +176,7 @@ static void preempt_begin_save(struct gp_job *job)
 	job->report.save_ns = 0;
 	job->saved_bytes = 0;
 	preempt_phase(job, GP_PHASE_SAVE, preempt_move_ns(job));
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		proc->save_done = true;
 		if (!proc->linked || !proc->n_extents)
 			continue;
@@ -193,7 +193,7 @@ static void preempt_begin_load(struct gp_job *job, const char *cause)
 	gp_job_set_state(job, GP_JOB_RESTORING, "%s", cause);
 	job->report.load_ns = 0;
 	preempt_phase(job, GP_PHASE_LOAD, PREEMPT_MEMORY_NS + preempt_move_ns(job));
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		if (proc->away)
 			preempt_send(proc, GP_WIRE_RECREATE, GP_STEP_RECREATING);
 	}
@@ -228,7 +228,7 @@ static void preempt_begin_kill(struct gp_job *job, bool on_scratch)
 
 static void preempt_end_save(struct gp_job *job)
 {
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		if (proc->step == GP_STEP_SAVING)
 			proc->step = GP_STEP_LOCKED;
 	}
@@ -291,7 +291,7 @@ static bool preempt_waits(const struct gp_job *job)
 	case GP_PHASE_PROBE:
 		return preempt_any_in(job, GP_STEP_PROBING);
 	case GP_PHASE_SAVE:
-		gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 			if (!proc->save_done || proc->release_sent != proc->release_acked)
 				return true;
 		}
@@ -351,7 +351,7 @@ static void preempt_timeout(struct gp_timer *timer)
 		preempt_begin_unlock(job);
 		break;
 	case GP_PHASE_PROBE:
-		gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 			if (proc->step == GP_STEP_PROBING)
 				proc->step = GP_STEP_LOCKED;
 		}
@@ -410,7 +410,7 @@ int gp_preempt_begin(struct gp_job *job, enum gp_job_state target, const char *c
 				  "job %" PRIu64 " is %s: only a running or frozen job "
 				  "can be preempted",
 				  job->id, gp_job_state_name(job->state));
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		linked |= proc->linked;
 	}
 	if (!linked)
@@ -426,7 +426,7 @@ int gp_preempt_begin(struct gp_job *job, enum gp_job_state target, const char *c
 	memset(&job->report, 0, sizeof(job->report));
 	gp_job_set_state(job, GP_JOB_FREEZING, "%s", cause);
 	preempt_phase(job, GP_PHASE_LOCK, PREEMPT_ANSWER_NS);
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		preempt_send(proc, GP_WIRE_LOCK, GP_STEP_LOCKING);
 	}
 	return 0;
@@ -472,7 +472,7 @@ void gp_preempt_cancel(struct gp_job *job)
 	}
 	gp_job_set_state(job, GP_JOB_RESTORING, "on scratch memory, to be ended");
 	preempt_phase(job, GP_PHASE_SCRATCH, PREEMPT_MEMORY_NS);
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		if (proc->away)
 			preempt_send(proc, GP_WIRE_SCRATCH, GP_STEP_SCRATCHING);
 	}
@@ -619,7 +619,7 @@ static void preempt_frozen(struct gp_job *job, const struct gp_wire_switched *fr
 	job->report.n_channels = frozen->n_channels;
 	job->report.stop_ns = gp_now_ns() - job->op_begin_ns;
 	preempt_phase(job, GP_PHASE_PROBE, PREEMPT_ANSWER_NS);
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		if (proc->linked)
 			preempt_send(proc, GP_WIRE_PROBE, GP_STEP_PROBING);
 	}
@@ -649,7 +649,7 @@ void gp_preempt_handle_mover(struct gp_job *job, const struct gp_wire_msg *msg)
 	if (job->op == GP_OP_NONE || msg->header.epoch != job->epoch)
 		return;
 	if (msg->header.proc) {
-		gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 			if (proc->id == msg->header.proc) {
 				preempt_proc_mover(proc, msg);
 				break;
@@ -690,7 +690,7 @@ void gp_preempt_mover_gone(struct gp_job *job)
 {
 	bool away = preempt_any_away(job);
 
-	gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		proc->linked = false;
 	}
 	if (job->phase == GP_PHASE_KILL || job->state == GP_JOB_QUEUED ||

@@ -61,8 +61,8 @@ int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp
 
 struct gp_proc *gp_proc_find(struct gp_daemon *daemon, uint32_t id)
 {
-	gp_list_for_each (job, &daemon->jobs, struct gp_job, node) {
-		gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 			if (proc->id == id)
 				return proc;
 		}
@@ -95,8 +95,8 @@ static void proc_link(struct gp_proc *proc)
 
 void gp_proc_link_all(struct gp_device *device)
 {
-	gp_list_for_each (job, &device->daemon->jobs, struct gp_job, node) {
-		gp_list_for_each (proc, &job->procs, struct gp_proc, node) {
+	gp_list_for_each(job, &device->daemon->jobs, struct gp_job, node) {
+		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 			if (job->device == device && proc->attached)
 				proc_link(proc);
 		}

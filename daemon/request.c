@@ -55,7 +55,7 @@ static uint64_t request_largest_device(const struct gp_daemon *daemon)
 {
 	uint64_t largest = 0;
 
-	gp_list_for_each (d, &daemon->devices, struct gp_device, node) {
+	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
 		if (d->total_bytes > largest)
 			largest = d->total_bytes;
 	}
@@ -124,7 +124,7 @@ static void request_list(struct gp_peer *peer, const struct gp_wire_msg *msg)
 {
 	struct gp_wire_msg reply;
 
-	gp_list_for_each (job, &peer->daemon->jobs, struct gp_job, node) {
+	gp_list_for_each(job, &peer->daemon->jobs, struct gp_job, node) {
 		request_send_job(peer, msg, job);
 	}
 	gp_wire_init_reply(&reply, GP_WIRE_END, msg);
@@ -135,7 +135,7 @@ static void request_devices(struct gp_peer *peer, const struct gp_wire_msg *msg)
 {
 	struct gp_wire_msg reply;
 
-	gp_list_for_each (d, &peer->daemon->devices, struct gp_device, node) {
+	gp_list_for_each(d, &peer->daemon->devices, struct gp_device, node) {
 		gp_wire_init_reply(&reply, GP_WIRE_DEVICE, msg);
 		reply.device = (struct gp_wire_device){
 			.ordinal = d->ordinal,

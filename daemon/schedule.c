@@ -29,7 +29,7 @@ void gp_schedule_turn(struct gp_daemon *daemon)
 	if (!daemon->schedule_wanted)
 		return;
 	daemon->schedule_wanted = false;
-	gp_list_for_each (d, &daemon->devices, struct gp_device, node) {
+	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
 		if (!d->ready || d->meminfo_pending)
 			continue;
 		d->meminfo_pending = true;
@@ -40,7 +40,7 @@ void gp_schedule_turn(struct gp_daemon *daemon)
 
 static struct gp_need *schedule_need_of(const struct gp_device *d, const struct gp_job *job)
 {
-	gp_list_for_each (need, &d->needs, struct gp_need, node) {
+	gp_list_for_each(need, &d->needs, struct gp_need, node) {
 		if (need->proc->job == job)
 			return need;
 	}
@@ -52,7 +52,7 @@ static uint64_t schedule_promised(const struct gp_device *d)
 {
 	uint64_t sum = 0;
 
-	gp_list_for_each (job, &d->daemon->jobs, struct gp_job, node) {
+	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
 		uint64_t has = gp_job_device_bytes(job);
 
 		if (job->device != d ||
@@ -94,7 +94,7 @@ static void schedule_fill(struct gp_device *d, struct gp_job *job, struct gp_pol
 /* Something is on its way that may give memory back: better wait than refuse. */
 static bool schedule_memory_is_moving(const struct gp_device *d)
 {
-	gp_list_for_each (job, &d->daemon->jobs, struct gp_job, node) {
+	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
 		if (job->device == d && (job->op == GP_OP_PREEMPT || job->op == GP_OP_CANCEL))
 			return true;
 	}
@@ -138,7 +138,7 @@ static void schedule_refuse_needs(struct gp_device *d)
 {
 	if (schedule_memory_is_moving(d))
 		return;
-	gp_list_for_each (need, &d->needs, struct gp_need, node) {
+	gp_list_for_each(need, &d->needs, struct gp_need, node) {
 		if (need->proc->job->op == GP_OP_NONE)
 			schedule_answer_need(need, -ENOMEM);
 	}
@@ -182,7 +182,7 @@ void gp_schedule_decide(struct gp_device *d)
 	};
 	struct gp_err err;
 
-	gp_list_for_each (job, &d->daemon->jobs, struct gp_job, node) {
+	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
 		if (!schedule_belongs(d, job) || view.n_jobs == GP_POLICY_MAX_JOBS)
 			continue;
 		schedule_fill(d, job, &jobs[view.n_jobs]);

@@ -111,7 +111,7 @@ static int store_write_batch(struct gp_store *store, struct gp_list *batch)
 {
 	int r = sqlite3_exec(store->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
 
-	gp_list_for_each (record, batch, struct store_record, node) {
+	gp_list_for_each(record, batch, struct store_record, node) {
 		sqlite3_stmt *s =
 			store->statements[record->is_event ? STORE_ADD_EVENT : STORE_PUT_JOB];
 
@@ -136,7 +136,7 @@ static int store_write_batch(struct gp_store *store, struct gp_list *batch)
 
 static void store_splice(struct gp_list *to, struct gp_list *from)
 {
-	gp_list_for_each (record, from, struct store_record, node) {
+	gp_list_for_each(record, from, struct store_record, node) {
 		gp_list_del(&record->node);
 		gp_list_add_tail(to, &record->node);
 	}

@@ -201,14 +201,14 @@ static void test_list_when_entries_are_deleted_in_a_loop_then_rest_stays_in_orde
 		items[i].n = i;
 		gp_list_add_tail(&head, &items[i].link);
 	}
-	gp_list_for_each (it, &head, struct item, link) {
+	gp_list_for_each(it, &head, struct item, link) {
 		if (it->n % 2)
 			gp_list_del(&it->link);
 		seen = seen * 10 + it->n;
 	}
 	CHECK_EQ(seen, 123);
 	seen = 0;
-	gp_list_for_each (it, &head, struct item, link)
+	gp_list_for_each(it, &head, struct item, link)
 		seen = seen * 10 + it->n + 1;
 	CHECK_EQ(seen, 13);
 	gp_list_del(&items[1].link);
