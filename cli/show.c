@@ -156,7 +156,7 @@ static void show_report_json(struct gp_json *j, const struct gp_wire_report *r)
 {
 	gp_json_open_object(j, "report");
 	gp_json_text(j, "mid_kernel", show_mid_kernel(r->mid_kernel));
-	gp_json_unsigned(j, "channels", r->n_channels);
+	gp_json_unsigned(j, "n_channels", r->n_channels);
 	gp_json_unsigned(j, "freeze_ns", r->freeze_ns);
 	gp_json_unsigned(j, "stop_ns", r->stop_ns);
 	gp_json_unsigned(j, "save_ns", r->save_ns);
@@ -189,7 +189,7 @@ void gp_show_job_json(struct gp_json *j, const struct gp_wire_job *job)
 	else
 		gp_json_null(j, "exit_code");
 	gp_json_unsigned(j, "device", job->device);
-	gp_json_unsigned(j, "preemptions", job->n_preemptions);
+	gp_json_unsigned(j, "n_preemptions", job->n_preemptions);
 	gp_json_bool(j, "held", job->held);
 	gp_json_unsigned(j, "mem_bytes", job->mem_bytes);
 	gp_json_unsigned(j, "device_bytes", job->device_bytes);

@@ -14,7 +14,7 @@ import unittest
 
 from fake_daemon import STATES, FakeDaemon, job
 
-PROGRAM = pathlib.Path(os.environ.get("GP_BUILD", "build")).resolve() / "bin/gpupresctl"
+PROGRAM = pathlib.Path(os.environ.get("GP_BUILD", "build/dev")).resolve() / "bin/gpupresctl"
 REPORT = (800_000, 900_000, 500_000_000, 600_000_000, 0, 0, 0, 2_000_000_000, 0, 2_000_000_000, 0,
           1, 20)
 

@@ -14,7 +14,7 @@ import unittest
 
 import fake_daemon
 
-PROGRAM = pathlib.Path(os.environ.get("GP_BUILD", "build")) / "libexec/gpupres/gpupres-run"
+PROGRAM = pathlib.Path(os.environ.get("GP_BUILD", "build/dev")) / "libexec/gpupres/gpupres-run"
 ROLE_SUPERVISOR = 3
 JOB = 42
 

@@ -168,7 +168,7 @@ static void test_show_job_as_json_names_units(void)
 	CHECK(strstr(text, "\"held\":true,"));
 	CHECK(strstr(text, "\"saved_bytes\":734003200,"));
 	CHECK(strstr(text,
-		     "\"report\":{\"mid_kernel\":\"yes\",\"channels\":20,\"freeze_ns\":800000,"));
+		     "\"report\":{\"mid_kernel\":\"yes\",\"n_channels\":20,\"freeze_ns\":800000,"));
 	CHECK(strstr(text, "}}\n"));
 }
 
