@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Unit of hashing, dedup and checksum; the driver's allocation granularity (FACTS: 2 MiB on H200).
+/* Unit of hashing, dedup and checksum; the driver's allocation granularity (2 MiB on an H200, as
+ * cuMemGetAllocationGranularity says).
  */
 #define GP_CHUNK_BYTES (2ull << 20)
 

@@ -8,7 +8,10 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define WIRE_HELLO_TIMEOUT_MS 5000
+/* The daemon welcomes a client once its devices are up, which means a faulted, pinned arena; a
+ * program with the shim is welcomed at once and must not wait long for a daemon that hangs. */
+#define WIRE_CLI_HELLO_TIMEOUT_MS 60000
+#define WIRE_HELLO_TIMEOUT_MS	  5000
 
 static const struct {
 	const char *name;
@@ -240,7 +243,7 @@ int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_fds, size_t max
 	r = mh.msg_flags & MSG_TRUNC ? gp_err_set(err, -EBADMSG, "message too long")
 				     : gp_wire_check(ret_msg, (size_t)n, err);
 	if (r < 0) {
-		for (size_t i = 0; i < n_fds; i++)
+		for (size_t i = 0; ret_fds && i < n_fds; i++)
 			close(ret_fds[i]);
 		return r;
 	}
@@ -265,7 +268,9 @@ static int wire_say_hello(int sock, uint32_t role, uint64_t job, uint32_t device
 	r = gp_wire_send(sock, &m, NULL, 0, err);
 	if (r < 0)
 		return r;
-	r = gp_wire_recv(sock, &m, NULL, 0, NULL, WIRE_HELLO_TIMEOUT_MS, err);
+	r = gp_wire_recv(sock, &m, NULL, 0, NULL,
+			 role == GP_ROLE_CLI ? WIRE_CLI_HELLO_TIMEOUT_MS : WIRE_HELLO_TIMEOUT_MS,
+			 err);
 	if (r < 0)
 		return gp_err_prepend(err, "no welcome from the daemon");
 	if (m.header.type == GP_WIRE_ERROR)

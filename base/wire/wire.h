@@ -46,8 +46,8 @@ gp_must_check int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_f
 
 /*
  * Connects to the socket at @path and says hello as @role; returns the connected socket (blocking,
- * CLOEXEC). Waits at most 5 s for the answer. -ECONNREFUSED / -ENOENT: no daemon; -EPROTO:
- * another version, said in @err.
+ * CLOEXEC). Waits for the answer: at most 60 s as GP_ROLE_CLI (the daemon may be starting), else 5
+ * s. -ECONNREFUSED / -ENOENT: no daemon; -EPROTO: another version, said in @err.
  */
 gp_must_check int gp_wire_connect(const char *path, uint32_t role, uint64_t job, uint32_t device,
 				  const char *program, struct gp_err *err);

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/daemon.h"
+
+#include "base/driver.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "base/wire/wire.h"
+#include "daemon/device.h"
+#include "daemon/job.h"
+#include "daemon/peer.h"
+#include "daemon/schedule.h"
+#include "daemon/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <sys/un.h>
+
+static void daemon_turn_end(struct gp_loop *loop)
+{
+	struct gp_daemon *daemon = gp_container_of(loop, struct gp_daemon, loop);
+
+	gp_schedule_turn(daemon);
+	gp_store_commit(daemon->store);
+	gp_peer_reap(daemon);
+}
+
+static void daemon_schedule_again(struct gp_timer *timer)
+{
+	gp_schedule_want(gp_container_of(timer, struct gp_daemon, schedule_timer));
+}
+
+static void daemon_accept(struct gp_source *source, uint32_t events)
+{
+	struct gp_listener *l = gp_container_of(source, struct gp_listener, source);
+	int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd >= 0)
+		gp_peer_new(l->daemon, fd, l->is_shim);
+	else if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
+		gp_log(GP_LOG_ERR, "accept", "error=\"%s\"", strerror(errno));
+}
+
+static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const char *name,
+			 struct gp_err *err)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", daemon->options.runtime_dir,
+			 name);
+
+	if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
+		return gp_err_set(
+			err, -ENAMETOOLONG,
+			"the runtime folder %s is too deep for a socket: choose a shorter "
+			"--runtime-dir",
+			daemon->options.runtime_dir);
+	l->daemon = daemon;
+	l->source.dispatch = daemon_accept;
+	l->source.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l->source.fd < 0)
+		return gp_err_sys(err, -errno, "cannot create a socket");
+	/* The lock says that nobody else serves here: what is left is a dead daemon's. */
+	unlink(addr.sun_path);
+	if (bind(l->source.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+	    chmod(addr.sun_path, 0600) < 0 || listen(l->source.fd, SOMAXCONN) < 0)
+		return gp_err_sys(err, -errno, "cannot listen on %s", addr.sun_path);
+	return gp_loop_add(&daemon->loop, &l->source, EPOLLIN, err);
+}
+
+static void daemon_signal(struct gp_source *source, uint32_t events)
+{
+	struct gp_daemon *daemon = gp_container_of(source, struct gp_daemon, signals);
+	struct signalfd_siginfo info;
+
+	if (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
+		gp_log(GP_LOG_INFO, "stopping", "signal=%u", info.ssi_signo);
+		daemon->loop.stop = true;
+	}
+}
+
+static int daemon_signals(struct gp_daemon *daemon, struct gp_err *err)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	daemon->signals.dispatch = daemon_signal;
+	daemon->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (daemon->signals.fd < 0)
+		return gp_err_sys(err, -errno, "cannot receive signals");
+	return gp_loop_add(&daemon->loop, &daemon->signals, EPOLLIN, err);
+}
+
+/* A folder of our own: made if missing, and nobody else's. */
+static int daemon_folder(const char *path, struct gp_err *err)
+{
+	struct stat st;
+
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return gp_err_sys(err, -errno, "cannot make the folder %s", path);
+	if (lstat(path, &st) < 0)
+		return gp_err_sys(err, -errno, "cannot look at %s", path);
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+		return gp_err_set(err, -EPERM,
+				  "%s is not a folder of uid %u: remove it, or choose another",
+				  path, (unsigned int)geteuid());
+	return 0;
+}
+
+static int daemon_lock(struct gp_daemon *daemon, struct gp_err *err)
+{
+	char path[PATH_MAX], pid[32] = "?";
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "%s/lock", daemon->options.runtime_dir);
+	daemon->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (daemon->lock_fd < 0)
+		return gp_err_sys(err, -errno, "cannot open %s", path);
+	if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		n = read(daemon->lock_fd, pid, sizeof(pid) - 1);
+		if (n > 0)
+			pid[strcspn(pid, "\n")] = '\0';
+		return gp_err_set(err, -EADDRINUSE,
+				  "another gpupresd (pid %s) serves %s: stop it, or choose another "
+				  "--runtime-dir",
+				  pid, daemon->options.runtime_dir);
+	}
+	if (ftruncate(daemon->lock_fd, 0) < 0 || dprintf(daemon->lock_fd, "%d\n", getpid()) < 0)
+		return gp_err_sys(err, -errno, "cannot write %s", path);
+	return 0;
+}
+
+static int daemon_find_driver(struct gp_daemon *daemon, struct gp_err *err)
+{
+	int r = gp_tree_root(daemon->tree, sizeof(daemon->tree), err);
+
+	if (r < 0)
+		return r;
+	if (daemon->options.device != GP_DEVICE_SOFT) {
+		daemon->options.device = GP_DEVICE_NVIDIA;
+		return gp_driver_find(daemon->driver, sizeof(daemon->driver), err);
+	}
+	if ((size_t)snprintf(daemon->driver, sizeof(daemon->driver),
+			     "%.4000s/lib/gpupres/soft/"
+			     "libcuda.so.1",
+			     daemon->tree) >= sizeof(daemon->driver) ||
+	    access(daemon->driver, R_OK) < 0)
+		return gp_err_sys(err, -ENOENT, "the software device is not installed: %s",
+				  daemon->driver);
+	return 0;
+}
+
+/* What would fail later, in another process, is said here, once and first. */
+static int daemon_check_options(const struct gp_options *o, struct gp_err *err)
+{
+	struct sysinfo info;
+	char a[32], b[32];
+	uint64_t ram;
+
+	if (sysinfo(&info) < 0)
+		return gp_err_sys(err, -errno, "cannot read the size of RAM");
+	ram = (uint64_t)info.totalram * info.mem_unit;
+	if (o->arena_bytes > ram)
+		return gp_err_set(err, -ENOMEM,
+				  "--arena %s is larger than this machine's RAM of %s",
+				  gp_size_format(o->arena_bytes, a, sizeof(a)),
+				  gp_size_format(ram, b, sizeof(b)));
+	if (access(o->swap_dir, W_OK | X_OK) < 0)
+		return gp_err_sys(err, -errno, "the swap folder %s cannot be written", o->swap_dir);
+	return 0;
+}
+
+static int daemon_open_store(struct gp_daemon *daemon, struct gp_err *err)
+{
+	char path[PATH_MAX];
+	int r;
+
+	snprintf(path, sizeof(path), "%s/jobs", daemon->options.state_dir);
+	r = daemon_folder(path, err);
+	if (r < 0)
+		return r;
+	snprintf(path, sizeof(path), "%s/gpupres.db", daemon->options.state_dir);
+	return gp_store_open(path, &daemon->store, err);
+}
+
+static void daemon_read_boot_id(struct gp_daemon *daemon)
+{
+	gp_auto_fd int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, daemon->boot_id, sizeof(daemon->boot_id) - 1);
+
+	daemon->boot_id[n < 0 ? 0 : n] = '\0';
+	daemon->boot_id[strcspn(daemon->boot_id, "\n")] = '\0';
+}
+
+static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
+{
+	const struct gp_options *o = &daemon->options;
+	int r;
+
+	r = daemon_folder(o->runtime_dir, err);
+	if (r == 0)
+		r = daemon_folder(o->state_dir, err);
+	if (r == 0)
+		r = daemon_lock(daemon, err);
+	if (r == 0)
+		r = daemon_check_options(o, err);
+	if (r == 0)
+		r = daemon_find_driver(daemon, err);
+	if (r == 0)
+		r = daemon_open_store(daemon, err);
+	if (r == 0)
+		r = daemon_signals(daemon, err);
+	if (r == 0)
+		r = daemon_listen(daemon, &daemon->control, "control.sock", err);
+	if (r == 0)
+		r = daemon_listen(daemon, &daemon->shim, "shim.sock", err);
+	if (r == 0)
+		r = gp_device_new(daemon, 0, err);
+	if (r == 0)
+		r = gp_job_recover(daemon, err);
+	return r;
+}
+
+int gp_daemon_init(struct gp_daemon *daemon, const struct gp_options *options, struct gp_err *err)
+{
+	int r;
+
+	*daemon = (struct gp_daemon){
+		.options = *options,
+		.uid = geteuid(),
+		.next_job = 1,
+		.lock_fd = -1,
+		.control.source.fd = -1,
+		.shim.source.fd = -1,
+		.shim.is_shim = true,
+		.signals.fd = -1,
+	};
+	gp_list_init(&daemon->peers);
+	gp_list_init(&daemon->dead_peers);
+	gp_list_init(&daemon->jobs);
+	gp_list_init(&daemon->devices);
+	gp_timer_init(&daemon->schedule_timer, daemon_schedule_again);
+	daemon_read_boot_id(daemon);
+	r = gp_loop_init(&daemon->loop, err);
+	if (r < 0)
+		return r;
+	daemon->loop.turn_end = daemon_turn_end;
+	return daemon_open(daemon, err);
+}
+
+int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err)
+{
+	int r;
+
+	gp_log(GP_LOG_INFO, "serving", "runtime_dir=%s state_dir=%s device=%s version=%s",
+	       daemon->options.runtime_dir, daemon->options.state_dir,
+	       daemon->options.device == GP_DEVICE_SOFT ? "soft" : "nvidia", GP_VERSION);
+	gp_schedule_want(daemon);
+	r = gp_loop_run(&daemon->loop, err);
+	if (r < 0)
+		return r;
+	if (daemon->exit_code)
+		return gp_err_set(err, -ENODEV,
+				  "a device cannot be served: see gpupres-mover's message "
+				  "above");
+	return 0;
+}
+
+void gp_daemon_fini(struct gp_daemon *daemon)
+{
+	daemon->loop.stop = true;
+	gp_list_for_each(peer, &daemon->peers, struct gp_peer, node) {
+		gp_peer_close(peer, "the daemon stops");
+	}
+	gp_peer_reap(daemon);
+	gp_list_for_each(device, &daemon->devices, struct gp_device, node) {
+		gp_device_free(device);
+	}
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		gp_job_free(job);
+	}
+	gp_store_close(daemon->store);
+	gp_close_fd(&daemon->control.source.fd);
+	gp_close_fd(&daemon->shim.source.fd);
+	gp_close_fd(&daemon->signals.fd);
+	gp_loop_fini(&daemon->loop);
+	gp_close_fd(&daemon->lock_fd);
+}

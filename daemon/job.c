@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/job.h"
+
+#include "base/log.h"
+#include "base/time.h"
+#include "daemon/device.h"
+#include "daemon/launch.h"
+#include "daemon/preempt.h"
+#include "daemon/proc.h"
+#include "daemon/schedule.h"
+#include "daemon/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* How long a supervisor has to come back to a restarted daemon; it tries once a second. */
+#define JOB_SUPERVISOR_GRACE_NS (10 * GP_NS_PER_SEC)
+
+static void job_supervisor_timeout(struct gp_timer *timer);
+
+static struct gp_job *job_alloc(struct gp_daemon *daemon, uint64_t id)
+{
+	struct gp_job *job = calloc(1, sizeof(*job));
+
+	if (!job)
+		return NULL;
+	job->daemon = daemon;
+	job->id = id;
+	job->supervisor_pidfd = -1;
+	job->exit_code = -1;
+	gp_list_init(&job->procs);
+	gp_list_init(&job->requests);
+	gp_list_init(&job->op_timer.node);
+	gp_timer_init(&job->supervisor_timer, job_supervisor_timeout);
+	gp_list_init(&job->node);
+	gp_list_add_tail(&daemon->jobs, &job->node);
+	return job;
+}
+
+struct gp_job *gp_job_new(struct gp_daemon *daemon, const char *name, uid_t uid, int32_t priority,
+			  uint64_t mem_bytes)
+{
+	struct gp_job *job = job_alloc(daemon, daemon->next_job);
+	const char *slash = strrchr(name, '/');
+
+	if (!job)
+		return NULL;
+	daemon->next_job++;
+	gp_wire_text(job->name, sizeof(job->name), slash ? slash + 1 : name);
+	job->uid = uid;
+	job->priority = priority;
+	job->mem_bytes = mem_bytes;
+	job->submitted_ns = gp_wallclock_ns();
+	job->state_since_ns = gp_now_ns();
+	return job;
+}
+
+void gp_job_free(struct gp_job *job)
+{
+	gp_list_for_each(q, &job->requests, struct gp_request, node) {
+		free(q);
+	}
+	if (job->supervisor_pidfd >= 0)
+		gp_loop_remove(&job->daemon->loop, &job->supervisor_source);
+	gp_close_fd(&job->supervisor_pidfd);
+	gp_timer_disarm(&job->op_timer);
+	gp_timer_disarm(&job->supervisor_timer);
+	gp_list_del(&job->node);
+	free(job->blob);
+	free(job);
+}
+
+struct gp_job *gp_job_find(struct gp_daemon *daemon, uint64_t id)
+{
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		if (job->id == id)
+			return job;
+	}
+	return NULL;
+}
+
+void gp_job_path(const struct gp_job *job, const char *suffix, char *buf, size_t buf_bytes)
+{
+	snprintf(buf, buf_bytes, "%s/jobs/%" PRIu64 ".%s", job->daemon->options.state_dir, job->id,
+		 suffix);
+}
+
+static void job_store(const struct gp_job *job)
+{
+	const struct gp_store_job s = {
+		.id = job->id,
+		.state = job->state,
+		.priority = job->priority,
+		.uid = job->uid,
+		.n_args = job->n_args,
+		.n_env = job->n_env,
+		.exit_code = job->exit_code,
+		.mem_bytes = job->mem_bytes,
+		.submitted_ns = job->submitted_ns,
+		.started_ns = job->started_ns,
+		.ended_ns = job->ended_ns,
+		.n_preemptions = job->n_preemptions,
+		.adopted = job->adopted,
+		.name = job->name,
+		.cause = job->cause,
+		.blob = job->blob,
+		.blob_bytes = job->blob_bytes,
+	};
+
+	gp_store_put_job(job->daemon->store, &s);
+}
+
+static void job_set_state_va(struct gp_job *job, enum gp_job_state state, const char *cause,
+			     va_list ap)
+{
+	enum gp_job_state old = job->state;
+	uint64_t now_ns = gp_now_ns();
+	char text[sizeof(job->cause)];
+	struct gp_store_event event = {
+		.job = job->id,
+		.wallclock_ns = gp_wallclock_ns(),
+		.duration_ns = now_ns - job->state_since_ns,
+		.old_state = old,
+		.new_state = state,
+		.cause = job->cause,
+		.boot_id = job->daemon->boot_id,
+	};
+
+	/* The new cause may quote the old one. */
+	vsnprintf(text, sizeof(text), cause, ap);
+	memcpy(job->cause, text, sizeof(job->cause));
+	job->state = state;
+	job->state_since_ns = now_ns;
+	gp_log(GP_LOG_INFO, "state",
+	       "job=%" PRIu64 " name=\"%s\" old=%s new=%s duration_ms=%.3f cause=\"%s\"", job->id,
+	       job->name, old ? gp_job_state_name(old) : "none", gp_job_state_name(state),
+	       (double)event.duration_ns / GP_NS_PER_MS, job->cause);
+	gp_store_add_event(job->daemon->store, &event);
+	job_store(job);
+}
+
+void gp_job_set_state(struct gp_job *job, enum gp_job_state state, const char *cause, ...)
+{
+	va_list ap;
+
+	va_start(ap, cause);
+	job_set_state_va(job, state, cause, ap);
+	va_end(ap);
+}
+
+void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *cause, ...)
+{
+	va_list ap;
+
+	job->ended_ns = gp_wallclock_ns();
+	job->op = GP_OP_NONE;
+	gp_timer_disarm(&job->op_timer);
+	gp_timer_disarm(&job->supervisor_timer);
+	job->saved_bytes = 0;
+	va_start(ap, cause);
+	job_set_state_va(job, state, cause, ap);
+	va_end(ap);
+	gp_job_answer(job, GP_WIRE_WAIT, 0, NULL);
+	gp_job_answer(job, GP_WIRE_CANCEL, 0, NULL);
+	gp_job_answer(job, GP_WIRE_PREEMPT, -ESRCH, "the job has ended");
+	gp_job_answer(job, GP_WIRE_RESUME, -ESRCH, "the job has ended");
+	gp_schedule_want(job->daemon);
+}
+
+uint64_t gp_job_device_bytes(const struct gp_job *job)
+{
+	uint64_t sum = 0;
+
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		sum += proc->movable_bytes - proc->released_bytes;
+	}
+	return sum;
+}
+
+uint64_t gp_job_resident_bytes(const struct gp_job *job)
+{
+	uint64_t sum = 0;
+
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		sum += proc->resident_bytes;
+	}
+	return sum;
+}
+
+void gp_job_fill(const struct gp_job *job, struct gp_wire_job *ret_record)
+{
+	char *out = ret_record->command;
+	size_t left = sizeof(ret_record->command);
+	const char *arg = job->blob;
+
+	memset(ret_record, 0, sizeof(*ret_record));
+	*ret_record = (struct gp_wire_job){
+		.id = job->id,
+		.state = job->state,
+		.priority = job->priority,
+		.uid = job->uid,
+		.pid = (uint32_t)job->pid,
+		.exit_code = job->exit_code,
+		.device = job->device ? job->device->ordinal : 0,
+		.n_preemptions = job->n_preemptions,
+		.held = job->held,
+		.mem_bytes = job->mem_bytes,
+		.device_bytes = gp_job_device_bytes(job),
+		.saved_bytes = job->saved_bytes,
+		.resident_bytes = gp_job_resident_bytes(job),
+		.submitted_wallclock_ns = job->submitted_ns,
+		.started_wallclock_ns = job->started_ns,
+		.ended_wallclock_ns = job->ended_ns,
+		.report = job->report,
+	};
+	gp_wire_text(ret_record->name, sizeof(ret_record->name), job->name);
+	gp_wire_text(ret_record->cause, sizeof(ret_record->cause), job->cause);
+	for (uint32_t i = 0; i < job->n_args && left > 1; i++, arg += strlen(arg) + 1) {
+		int n = snprintf(out, left, "%s%s", i ? " " : "", arg);
+
+		n = n < 0 ? 0 : n;
+		n = (size_t)n >= left ? (int)left - 1 : n;
+		out += n;
+		left -= (size_t)n;
+	}
+}
+
+void gp_job_add_request(struct gp_job *job, struct gp_peer *peer, const struct gp_wire_msg *msg)
+{
+	struct gp_request *q = calloc(1, sizeof(*q));
+
+	if (!q) {
+		gp_peer_send_error(peer, msg, -ENOMEM, "out of memory");
+		return;
+	}
+	q->peer = peer;
+	memcpy(&q->msg, msg, msg->header.size);
+	gp_list_init(&q->node);
+	gp_list_add_tail(&job->requests, &q->node);
+}
+
+void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text)
+{
+	struct gp_wire_msg m;
+
+	gp_list_for_each(q, &job->requests, struct gp_request, node) {
+		if (q->msg.header.type != type)
+			continue;
+		if (code < 0) {
+			gp_peer_send_error(q->peer, &q->msg, code, "job %" PRIu64 ": %s", job->id,
+					   text);
+		} else {
+			gp_wire_init_reply(&m, GP_WIRE_JOB, &q->msg);
+			gp_job_fill(job, &m.job);
+			gp_peer_send(q->peer, &m, NULL, 0);
+		}
+		gp_list_del(&q->node);
+		free(q);
+	}
+}
+
+void gp_job_forget_peer(struct gp_daemon *daemon, const struct gp_peer *peer)
+{
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		gp_list_for_each(q, &job->requests, struct gp_request, node) {
+			if (q->peer == peer) {
+				gp_list_del(&q->node);
+				free(q);
+			}
+		}
+	}
+}
+
+void gp_job_signal(struct gp_job *job, int signo)
+{
+	struct gp_wire_msg m;
+
+	if (job->adopted) {
+		/* The connection is still open, so the pid has not been reused. */
+		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+			if (kill(proc->pid, signo) < 0 && errno != ESRCH)
+				gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
+				       job->id, proc->pid, strerror(errno));
+		}
+		return;
+	}
+	if (!job->supervisor)
+		return; /* sent when it comes: gp_job_attach_supervisor */
+	gp_wire_init(&m, GP_WIRE_SIGNAL);
+	m.header.job = job->id;
+	m.signal.signo = signo;
+	gp_peer_send(job->supervisor, &m, NULL, 0);
+}
+
+static void job_end(struct gp_job *job)
+{
+	if (gp_job_state_is_final(job->state))
+		return;
+	if (job->exec_errno)
+		gp_job_finish(job, GP_JOB_FAILED, "cannot start the command: %s",
+			      strerror(job->exec_errno));
+	else if (job->fail_cause[0])
+		gp_job_finish(job, GP_JOB_FAILED, "%s", job->fail_cause);
+	else if (job->cancelling)
+		gp_job_finish(job, GP_JOB_CANCELLED, "cancelled");
+	else if (job->exit_code == 0)
+		gp_job_finish(job, GP_JOB_DONE, "exit code 0");
+	else if (job->exit_code > 128)
+		gp_job_finish(job, GP_JOB_FAILED, "killed by signal %d", job->exit_code - 128);
+	else
+		gp_job_finish(job, GP_JOB_FAILED, "exit code %d", job->exit_code);
+}
+
+/* What the supervisor wrote before it went, if it went without telling us. -ENOENT if nothing. */
+static int job_read_status(struct gp_job *job)
+{
+	gp_auto_fd int fd = -1;
+	char path[PATH_MAX], text[16] = "";
+	char *end;
+	long code;
+
+	gp_job_path(job, "status", path, sizeof(path));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		return -ENOENT;
+	code = strtol(text, &end, 10);
+	if (end == text || code < 0 || code > 255)
+		return -ENOENT;
+	job->exit_code = (int)code;
+	return 0;
+}
+
+static void job_supervisor_gone(struct gp_job *job)
+{
+	if (gp_job_state_is_final(job->state))
+		return;
+	if (job_read_status(job) == 0)
+		job_end(job);
+	else
+		gp_job_finish(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_FAILED,
+			      "its supervisor is gone");
+}
+
+static void job_supervisor_timeout(struct gp_timer *timer)
+{
+	job_supervisor_gone(gp_container_of(timer, struct gp_job, supervisor_timer));
+}
+
+static void job_supervisor_ended(struct gp_source *source, uint32_t events)
+{
+	struct gp_job *job = gp_container_of(source, struct gp_job, supervisor_source);
+
+	gp_loop_remove(&job->daemon->loop, source);
+	gp_close_fd(&job->supervisor_pidfd);
+	gp_launch_reap(job->supervisor_pid);
+	/* Its last message may still be in the socket: then the connection's end decides. */
+	if (!job->supervisor)
+		job_supervisor_gone(job);
+}
+
+void gp_job_supervisor_closed(struct gp_job *job)
+{
+	job->supervisor = NULL;
+	if (gp_job_state_is_final(job->state))
+		return;
+	if (!job->supervisor_pid) /* started by an earlier daemon: it may come back */
+		gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
+			     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
+	else if (job->supervisor_pidfd < 0)
+		job_supervisor_gone(job);
+}
+
+void gp_job_attach_supervisor(struct gp_job *job, struct gp_peer *peer)
+{
+	job->supervisor = peer;
+	gp_timer_disarm(&job->supervisor_timer);
+	if (job->cancelling && job->op == GP_OP_NONE)
+		gp_job_signal(job, SIGKILL);
+}
+
+void gp_job_handle_supervisor(struct gp_peer *peer, const struct gp_wire_msg *msg)
+{
+	struct gp_job *job = peer->job;
+
+	switch ((enum gp_wire_type)msg->header.type) {
+	case GP_WIRE_STARTED:
+		job->pid = (pid_t)msg->started.pid;
+		if (job->state == GP_JOB_STARTING)
+			gp_job_set_state(job, GP_JOB_RUNNING, "pid %d", job->pid);
+		gp_schedule_want(job->daemon);
+		break;
+	case GP_WIRE_EXITED:
+		job->exit_code = msg->exited.exit_code;
+		job->exec_errno = msg->exited.exec_errno;
+		job_end(job);
+		break;
+	default:
+		gp_peer_close(peer, "sent a message that a supervisor must not send");
+		break;
+	}
+}
+
+void gp_job_start(struct gp_job *job)
+{
+	struct gp_err err;
+	int r;
+
+	job->started_ns = gp_wallclock_ns();
+	gp_job_set_state(job, GP_JOB_STARTING, "fits on device %u", job->device->ordinal);
+	r = gp_launch_supervisor(job, &job->supervisor_pid, &job->supervisor_pidfd, &err);
+	if (r < 0) {
+		gp_job_finish(job, GP_JOB_FAILED, "%s", err.msg);
+		return;
+	}
+	job->supervisor_source.fd = job->supervisor_pidfd;
+	job->supervisor_source.dispatch = job_supervisor_ended;
+	r = gp_loop_add(&job->daemon->loop, &job->supervisor_source, EPOLLIN, &err);
+	if (r < 0)
+		gp_log(GP_LOG_ERR, "supervisor", "job=%" PRIu64 " error=\"%s\"", job->id, err.msg);
+}
+
+/*
+ * A job that was alive under the last daemon. Queued ones are queued again. Of started ones only
+ * those can live on whose memory is on the card: the bytes of swapped ones went with the mover.
+ */
+static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *err)
+{
+	struct gp_daemon *daemon = arg;
+	struct gp_job *job;
+
+	if (s->id >= daemon->next_job)
+		daemon->next_job = s->id + 1;
+	job = job_alloc(daemon, s->id);
+	if (!job)
+		return gp_err_set(err, -ENOMEM, "out of memory");
+	gp_wire_text(job->name, sizeof(job->name), s->name);
+	gp_wire_text(job->cause, sizeof(job->cause), s->cause);
+	job->state = (enum gp_job_state)s->state;
+	job->priority = s->priority;
+	job->uid = s->uid;
+	job->n_args = s->n_args;
+	job->n_env = s->n_env;
+	job->exit_code = s->exit_code;
+	job->mem_bytes = s->mem_bytes;
+	job->submitted_ns = s->submitted_ns;
+	job->started_ns = s->started_ns;
+	job->ended_ns = s->ended_ns;
+	job->n_preemptions = s->n_preemptions;
+	job->adopted = s->adopted;
+	job->state_since_ns = gp_now_ns();
+	if (s->blob_bytes) {
+		job->blob = malloc(s->blob_bytes);
+		if (!job->blob)
+			return gp_err_set(err, -ENOMEM, "out of memory");
+		memcpy(job->blob, s->blob, s->blob_bytes);
+		job->blob_bytes = (uint32_t)s->blob_bytes;
+	}
+	return 0;
+}
+
+int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
+{
+	int r = gp_store_load(daemon->store, job_recover, daemon, err);
+
+	if (r < 0)
+		return r;
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		if (gp_job_state_is_final(job->state) || job->state == GP_JOB_QUEUED)
+			continue;
+		job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
+		if (job->adopted) {
+			gp_job_finish(job, GP_JOB_FAILED, "lost when the daemon ended");
+			continue;
+		}
+		gp_job_set_state(job, GP_JOB_RUNNING, "waiting for its supervisor after a restart");
+		gp_timer_arm(&daemon->loop, &job->supervisor_timer,
+			     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
+	}
+	return 0;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GP_DAEMON_JOB_H
+#define GP_DAEMON_JOB_H
+/*
+ * A job: what was submitted, or adopted when a program with the shim came by itself. It owns its
+ * processes (struct gp_proc) and its supervisor's connection. The states and who moves between
+ * them:
+ *
+ *	queued -> starting [gp_job_start] -> running [gp_job_started]
+ *	running -> freezing -> frozen -> evicting -> swapped   [daemon/preempt.c]
+ *	swapped -> restoring -> thawing -> running	       [daemon/preempt.c]
+ *	any -> done, failed, cancelled			       [gp_job_finish]
+ */
+#include "base/wire/wire.h"
+#include "daemon/daemon.h"
+#include "daemon/peer.h"
+
+/* A client that waits for the job to get somewhere. */
+struct gp_request {
+	struct gp_list node;
+	struct gp_peer *peer;
+	struct gp_wire_msg msg; /* the request, for its cookie */
+};
+
+enum gp_op {
+	GP_OP_NONE,
+	GP_OP_PREEMPT, /* to op_target */
+	GP_OP_RESUME,
+	GP_OP_CANCEL, /* back on the card, on scratch if need be, then killed */
+};
+
+/* What the operation waits for; from all processes, or from the mover (FREEZE, THAW). */
+enum gp_phase {
+	GP_PHASE_NONE,
+	GP_PHASE_LOCK,
+	GP_PHASE_FREEZE,
+	GP_PHASE_PROBE,
+	GP_PHASE_SAVE,
+	GP_PHASE_LOAD, /* recreate, then load, each process at its own pace */
+	GP_PHASE_SCRATCH,
+	GP_PHASE_THAW,
+	GP_PHASE_UNLOCK,
+	GP_PHASE_KILL,
+};
+
+struct gp_job {
+	struct gp_list node;
+	struct gp_daemon *daemon;
+	struct gp_device *device; /* NULL while queued */
+	struct gp_list procs;
+	struct gp_list requests;
+
+	uint64_t id;
+	enum gp_job_state state;
+	int32_t priority;
+	uid_t uid;
+	uint64_t mem_bytes;
+	bool adopted;
+	bool held;	    /* preempted by hand */
+	bool unpreemptible; /* a preemption failed: not a victim again before its processes change
+			     */
+	bool on_scratch;    /* its memory is no longer its own: to be killed, not asked */
+	bool cancelling;    /* ends as cancelled, or as failed with fail_cause */
+	char fail_cause[128];
+	char name[GP_WIRE_NAME_BYTES];
+	char cause[128];
+	char *blob; /* argv, environment, working directory; NULL if adopted */
+	uint32_t n_args, n_env, blob_bytes;
+
+	struct gp_peer *supervisor;
+	pid_t supervisor_pid; /* 0: not our child (started by an earlier daemon) */
+	int supervisor_pidfd;
+	struct gp_source supervisor_source;
+	struct gp_timer supervisor_timer; /* waits for a supervisor after a restart */
+	pid_t pid;
+	int exit_code;
+	int exec_errno;
+
+	/* The one operation in progress; daemon/preempt.c owns these. */
+	enum gp_op op;
+	enum gp_phase phase;
+	enum gp_job_state op_target;
+	int op_code; /* first error */
+	char op_error[GP_WIRE_TEXT_BYTES];
+	uint64_t op_begin_ns;
+	uint32_t n_thaw_tries;
+	struct gp_timer op_timer;
+	uint64_t epoch;
+
+	uint64_t state_since_ns;
+	uint32_t n_preemptions;
+	uint64_t submitted_ns, started_ns, ended_ns; /* wallclock */
+	uint64_t saved_bytes;
+	struct gp_wire_report report;
+};
+
+/* Makes a job in state queued with the next id; NULL when out of memory. Not stored yet. */
+struct gp_job *gp_job_new(struct gp_daemon *daemon, const char *name, uid_t uid, int32_t priority,
+			  uint64_t mem_bytes);
+void gp_job_free(struct gp_job *job);
+struct gp_job *gp_job_find(struct gp_daemon *daemon, uint64_t id);
+
+/* Moves to @state, logs and stores the change with its cause. The one place where state changes. */
+void gp_job_set_state(struct gp_job *job, enum gp_job_state state, const char *cause, ...)
+	gp_printf(3, 4);
+/* Ends the job: final state, answers waiting clients, gives back what it held. */
+void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *cause, ...)
+	gp_printf(3, 4);
+
+/* Starts the supervisor of a queued job on its device (job->device set); finishes it on failure. */
+void gp_job_start(struct gp_job *job);
+/* Sends a signal to all processes of the job through its supervisor, or by pid if adopted. */
+void gp_job_signal(struct gp_job *job, int signo);
+
+/* Sums over the job's processes. */
+uint64_t gp_job_device_bytes(const struct gp_job *job);
+uint64_t gp_job_resident_bytes(const struct gp_job *job);
+void gp_job_fill(const struct gp_job *job, struct gp_wire_job *ret_record);
+
+/* Remembers that @peer waits; answered by gp_job_answer or dropped when the peer goes. */
+void gp_job_add_request(struct gp_job *job, struct gp_peer *peer, const struct gp_wire_msg *msg);
+/* Answers waiting requests of @type (GP_WIRE_WAIT, ...) with the job, or with an error. */
+void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text);
+void gp_job_forget_peer(struct gp_daemon *daemon, const struct gp_peer *peer);
+
+/* Messages and end of the supervisor. */
+void gp_job_attach_supervisor(struct gp_job *job, struct gp_peer *peer);
+void gp_job_handle_supervisor(struct gp_peer *peer, const struct gp_wire_msg *msg);
+/* The supervisor's connection ended. */
+void gp_job_supervisor_closed(struct gp_job *job);
+/* Folder and paths of a job's files; -ENAMETOOLONG cannot happen for paths checked at start. */
+void gp_job_path(const struct gp_job *job, const char *suffix, char *buf, size_t buf_bytes);
+
+/* Takes up what the store says of jobs that were alive when the last daemon ended. */
+gp_must_check int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err);
+
+#endif

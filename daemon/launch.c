@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/launch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+
+#define LAUNCH_EXTRA_ENV  8 /* variables that we add to a job's environment */
+#define LAUNCH_EXTRA_ARGS 13
+
+extern char **environ;
+
+int gp_launch(char *const argv[], char *const envp[], pid_t *ret_pid, int *ret_pidfd,
+	      struct gp_err *err)
+{
+	posix_spawnattr_t attr;
+	sigset_t none, all;
+	int r;
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	r = posix_spawnattr_init(&attr);
+	if (r)
+		return gp_err_sys(err, -r, "cannot start %s", argv[0]);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	r = posix_spawn(ret_pid, argv[0], NULL, &attr, argv, envp);
+	posix_spawnattr_destroy(&attr);
+	if (r)
+		return gp_err_sys(err, -r, "cannot start %s", argv[0]);
+	*ret_pidfd = pidfd_open(*ret_pid, 0);
+	if (*ret_pidfd < 0) {
+		r = -errno;
+		kill(*ret_pid, SIGKILL);
+		waitpid(*ret_pid, NULL, 0);
+		return gp_err_sys(err, r, "cannot watch %s", argv[0]);
+	}
+	return 0;
+}
+
+int gp_launch_reap(pid_t pid)
+{
+	int status = 0;
+
+	if (waitpid(pid, &status, 0) != pid)
+		return 255;
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* The blob's strings one after the other, as request_read_blob checked them. */
+static const char *launch_next(const char *s)
+{
+	return s + strlen(s) + 1;
+}
+
+static bool launch_is_ours(const char *variable)
+{
+	return !strncmp(variable, "GPUPRES_", 8) || !strncmp(variable, "LD_LIBRARY_PATH=", 16);
+}
+
+struct launch_env {
+	char **vars;
+	size_t n;
+	char *library_path;
+	char job[64], socket[PATH_MAX + 32], driver[PATH_MAX + 32];
+	char visible[64];
+};
+
+/*
+ * The shim comes first in LD_LIBRARY_PATH, so that whatever opens libcuda.so.1 by name gets it; the
+ * software device adds its own runtime library. The program's own folders follow.
+ */
+static int launch_library_path(const struct gp_job *job, const char *theirs, struct launch_env *env,
+			       struct gp_err *err)
+{
+	const char *tree = job->daemon->tree;
+	bool soft = job->daemon->options.device == GP_DEVICE_SOFT;
+
+	if (asprintf(&env->library_path, "LD_LIBRARY_PATH=%s/lib/gpupres/shim%s%s%s%s%s", tree,
+		     soft ? ":" : "", soft ? tree : "", soft ? "/lib/gpupres/soft-runtime" : "",
+		     *theirs ? ":" : "", theirs) < 0) {
+		env->library_path = NULL;
+		return gp_err_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+static int launch_environment(const struct gp_job *job, const char *first, struct launch_env *env,
+			      struct gp_err *err)
+{
+	const struct gp_daemon *daemon = job->daemon;
+	const char *theirs = "", *s = first;
+	size_t n_daemon = 0;
+	int r;
+
+	while (environ[n_daemon])
+		n_daemon++;
+	env->vars = calloc((size_t)job->n_env + n_daemon + LAUNCH_EXTRA_ENV, sizeof(*env->vars));
+	if (!env->vars)
+		return gp_err_set(err, -ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < job->n_env; i++, s = launch_next(s)) {
+		if (!strncmp(s, "LD_LIBRARY_PATH=", 16))
+			theirs = s + 16;
+		if (!launch_is_ours(s))
+			env->vars[env->n++] = (char *)(uintptr_t)s;
+	}
+	/* The software device of the job must be the daemon's. */
+	for (size_t i = 0; i < n_daemon; i++) {
+		if (!strncmp(environ[i], "GPUPRES_SOFT_", 13))
+			env->vars[env->n++] = environ[i];
+	}
+	r = launch_library_path(job, theirs, env, err);
+	if (r < 0)
+		return r;
+	snprintf(env->job, sizeof(env->job), "GPUPRES_JOB=%" PRIu64, job->id);
+	snprintf(env->socket, sizeof(env->socket), "GPUPRES_SOCKET=%s/shim.sock",
+		 daemon->options.runtime_dir);
+	snprintf(env->driver, sizeof(env->driver), "GPUPRES_DRIVER=%s", daemon->driver);
+	env->vars[env->n++] = env->library_path;
+	env->vars[env->n++] = env->job;
+	env->vars[env->n++] = env->socket;
+	env->vars[env->n++] = env->driver;
+	if (daemon->options.device == GP_DEVICE_NVIDIA) {
+		snprintf(env->visible, sizeof(env->visible), "CUDA_VISIBLE_DEVICES=%u",
+			 job->device->ordinal);
+		env->vars[env->n++] = env->visible;
+	}
+	return 0;
+}
+
+int gp_launch_supervisor(struct gp_job *job, pid_t *ret_pid, int *ret_pidfd, struct gp_err *err)
+{
+	char program[PATH_MAX + 64], id[32], control[PATH_MAX + 32], log[PATH_MAX],
+		status[PATH_MAX];
+	gp_auto_free char **argv = NULL;
+	gp_auto_free char **vars = NULL;
+	gp_auto_free char *library_path = NULL;
+	struct launch_env env = { 0 };
+	const char *s = job->blob, *first_env;
+	size_t n = 0;
+	int r;
+
+	argv = calloc((size_t)job->n_args + LAUNCH_EXTRA_ARGS + 1, sizeof(*argv));
+	if (!argv)
+		return gp_err_set(err, -ENOMEM, "out of memory");
+	snprintf(program, sizeof(program), "%s/libexec/gpupres/gpupres-run", job->daemon->tree);
+	snprintf(id, sizeof(id), "%" PRIu64, job->id);
+	snprintf(control, sizeof(control), "%s/control.sock", job->daemon->options.runtime_dir);
+	gp_job_path(job, "log", log, sizeof(log));
+	gp_job_path(job, "status", status, sizeof(status));
+	char *const fixed[] = { program, "--job",    id,     "--socket", control, "--log",
+				log,	 "--status", status, "--chdir",	 NULL,	  "--" };
+	memcpy(argv, fixed, sizeof(fixed));
+	n = GP_ARRAY_SIZE(fixed);
+	for (uint32_t i = 0; i < job->n_args; i++, s = launch_next(s))
+		argv[n++] = (char *)(uintptr_t)s;
+	first_env = s;
+	for (uint32_t i = 0; i < job->n_env; i++)
+		s = launch_next(s);
+	argv[10] = (char *)(uintptr_t)s; /* the working directory is the last string */
+	r = launch_environment(job, first_env, &env, err);
+	vars = env.vars;
+	library_path = env.library_path;
+	return r < 0 ? r : gp_launch(argv, vars, ret_pid, ret_pidfd, err);
+}
+
+int gp_launch_mover(struct gp_device *device, pid_t *ret_pid, int *ret_pidfd, struct gp_err *err)
+{
+	const struct gp_options *o = &device->daemon->options;
+	char program[PATH_MAX + 64], control[PATH_MAX + 32], ordinal[16], arena[32], swap[32];
+
+	snprintf(program, sizeof(program), "%s/libexec/gpupres/gpupres-mover",
+		 device->daemon->tree);
+	snprintf(control, sizeof(control), "%s/control.sock", o->runtime_dir);
+	snprintf(ordinal, sizeof(ordinal), "%u", device->ordinal);
+	snprintf(arena, sizeof(arena), "%" PRIu64, o->arena_bytes);
+	snprintf(swap, sizeof(swap), "%" PRIu64, o->swap_bytes);
+	char *const argv[] = { program,
+			       "--socket",
+			       control,
+			       "--device",
+			       ordinal,
+			       "--kind",
+			       o->device == GP_DEVICE_SOFT ? "soft" : "nvidia",
+			       "--driver",
+			       device->daemon->driver,
+			       "--arena",
+			       arena,
+			       "--swap-dir",
+			       (char *)(uintptr_t)o->swap_dir,
+			       "--swap-max",
+			       swap,
+			       NULL };
+
+	return gp_launch(argv, environ, ret_pid, ret_pidfd, err);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GP_DAEMON_LAUNCH_H
+#define GP_DAEMON_LAUNCH_H
+/* Starts the daemon's child processes: movers and supervisors. */
+#include "daemon/device.h"
+#include "daemon/job.h"
+
+/*
+ * Starts @argv[0] (a path) with @envp; default signal dispositions, nothing blocked, no fd but
+ * 0, 1, 2. Returns its pid and a pidfd, which becomes readable when it ends.
+ */
+gp_must_check int gp_launch(char *const argv[], char *const envp[], pid_t *ret_pid, int *ret_pidfd,
+			    struct gp_err *err);
+gp_must_check int gp_launch_supervisor(struct gp_job *job, pid_t *ret_pid, int *ret_pidfd,
+				       struct gp_err *err);
+gp_must_check int gp_launch_mover(struct gp_device *device, pid_t *ret_pid, int *ret_pidfd,
+				  struct gp_err *err);
+/* Collects a child whose pidfd became readable: exit code, or 128 + signal. */
+int gp_launch_reap(pid_t pid);
+
+#endif

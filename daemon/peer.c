@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peer.h"
+
+#include "daemon/device.h"
+#include "daemon/job.h"
+#include "daemon/proc.h"
+#include "daemon/request.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+
+struct peer_queued {
+	struct gp_list node;
+	struct gp_wire_msg msg;
+	int fds[GP_WIRE_MAX_FDS];
+	size_t n_fds;
+};
+
+static void peer_queued_free(struct peer_queued *q)
+{
+	gp_list_del(&q->node);
+	for (size_t i = 0; i < q->n_fds; i++)
+		close(q->fds[i]);
+	free(q);
+}
+
+static void peer_enqueue(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
+			 size_t n_fds)
+{
+	struct peer_queued *q;
+
+	if (peer->n_queued >= GP_PEER_MAX_QUEUED) {
+		gp_peer_close(peer, "does not read its messages");
+		return;
+	}
+	q = malloc(sizeof(*q));
+	if (!q) {
+		gp_peer_close(peer, "out of memory");
+		return;
+	}
+	gp_list_init(&q->node);
+	memcpy(&q->msg, msg, msg->header.size);
+	for (q->n_fds = 0; q->n_fds < n_fds; q->n_fds++) {
+		q->fds[q->n_fds] = fcntl(fds[q->n_fds], F_DUPFD_CLOEXEC, 3);
+		if (q->fds[q->n_fds] < 0) {
+			peer_queued_free(q);
+			gp_peer_close(peer, "out of file descriptors");
+			return;
+		}
+	}
+	gp_list_add_tail(&peer->queue, &q->node);
+	peer->n_queued++;
+	gp_loop_set_events(&peer->daemon->loop, &peer->source, EPOLLIN | EPOLLOUT);
+}
+
+void gp_peer_send(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds, size_t n_fds)
+{
+	struct gp_err err;
+	int r;
+
+	if (peer->closed)
+		return;
+	if (!gp_list_empty(&peer->queue)) {
+		peer_enqueue(peer, msg, fds, n_fds);
+		return;
+	}
+	r = gp_wire_send(peer->source.fd, msg, fds, n_fds, &err);
+	if (r == -EAGAIN)
+		peer_enqueue(peer, msg, fds, n_fds);
+	else if (r < 0)
+		gp_peer_close(peer, err.msg);
+}
+
+static void peer_flush(struct gp_peer *peer)
+{
+	struct gp_err err;
+
+	gp_list_for_each(q, &peer->queue, struct peer_queued, node) {
+		int r = gp_wire_send(peer->source.fd, &q->msg, q->fds, q->n_fds, &err);
+
+		if (r == -EAGAIN)
+			return;
+		if (r < 0) {
+			gp_peer_close(peer, err.msg);
+			return;
+		}
+		peer_queued_free(q);
+		peer->n_queued--;
+	}
+	gp_loop_set_events(&peer->daemon->loop, &peer->source, EPOLLIN);
+}
+
+void gp_peer_send_ok(struct gp_peer *peer, const struct gp_wire_msg *request)
+{
+	struct gp_wire_msg m;
+
+	gp_wire_init_reply(&m, GP_WIRE_OK, request);
+	gp_peer_send(peer, &m, NULL, 0);
+}
+
+void gp_peer_send_error(struct gp_peer *peer, const struct gp_wire_msg *request, int code,
+			const char *fmt, ...)
+{
+	char text[GP_WIRE_TEXT_BYTES];
+	struct gp_wire_msg m;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	gp_wire_init_reply(&m, GP_WIRE_ERROR, request);
+	m.error.code = code < 0 ? code : -EIO;
+	gp_wire_text(m.error.text, sizeof(m.error.text), text);
+	gp_peer_send(peer, &m, NULL, 0);
+}
+
+static void peer_welcome(struct gp_peer *peer)
+{
+	struct gp_wire_msg m;
+
+	gp_wire_init_reply(&m, GP_WIRE_WELCOME, &peer->hello);
+	m.welcome.version = GP_WIRE_VERSION;
+	peer->welcome_pending = false;
+	gp_peer_send(peer, &m, NULL, 0);
+}
+
+void gp_peer_welcome_pending(struct gp_daemon *daemon)
+{
+	gp_list_for_each(peer, &daemon->peers, struct gp_peer, node) {
+		if (peer->welcome_pending)
+			peer_welcome(peer);
+	}
+}
+
+/* What the role's owner says to a newcomer. */
+static int peer_admit(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp_err *err)
+{
+	struct gp_job *job;
+
+	if (peer->uid != peer->daemon->uid)
+		return gp_err_set(err, -EPERM, "this daemon serves uid %u only",
+				  (unsigned int)peer->daemon->uid);
+	if (peer->on_shim_socket != (hello->hello.role == GP_ROLE_SHIM))
+		return gp_err_set(err, -EPERM, "role %u is not served on this socket",
+				  hello->hello.role);
+	switch (hello->hello.role) {
+	case GP_ROLE_CLI:
+		return 0;
+	case GP_ROLE_SHIM:
+		return gp_proc_new(peer, hello, err);
+	case GP_ROLE_SUPERVISOR:
+		job = gp_job_find(peer->daemon, hello->header.job);
+		if (!job || job->supervisor || gp_job_state_is_final(job->state))
+			return gp_err_set(err, -ENOENT, "no job waits for this supervisor");
+		peer->job = job;
+		gp_job_attach_supervisor(job, peer);
+		return 0;
+	case GP_ROLE_MOVER:
+		return gp_device_attach(peer, hello, err);
+	default:
+		return gp_err_set(err, -EINVAL, "unknown role %u", hello->hello.role);
+	}
+}
+
+static void peer_hello(struct gp_peer *peer, const struct gp_wire_msg *msg)
+{
+	struct gp_err err;
+	int r;
+
+	if (msg->header.type != GP_WIRE_HELLO) {
+		gp_peer_close(peer, "no hello");
+		return;
+	}
+	if (msg->hello.version_min > GP_WIRE_VERSION ||
+	    msg->hello.version_max < GP_WIRE_VERSION_MIN) {
+		gp_peer_send_error(
+			peer, msg, -EPROTO,
+			"gpupresd %s speaks protocol %u to %u, %s speaks %u to %u: install "
+			"the same release of both",
+			GP_VERSION, GP_WIRE_VERSION_MIN, GP_WIRE_VERSION, msg->hello.program,
+			msg->hello.version_min, msg->hello.version_max);
+		gp_peer_close(peer, "version mismatch");
+		return;
+	}
+	r = peer_admit(peer, msg, &err);
+	if (r < 0) {
+		gp_peer_send_error(peer, msg, r, "%s", err.msg);
+		gp_peer_close(peer, err.msg);
+		return;
+	}
+	peer->role = msg->hello.role;
+	peer->hello = *msg;
+	if (peer->role == GP_ROLE_CLI && !gp_device_all_ready(peer->daemon))
+		peer->welcome_pending = true;
+	else
+		peer_welcome(peer);
+}
+
+static void peer_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int *fds, size_t n_fds)
+{
+	switch (peer->role) {
+	case 0:
+		peer_hello(peer, msg);
+		break;
+	case GP_ROLE_CLI:
+		gp_request_handle(peer, msg, fds, n_fds);
+		break;
+	case GP_ROLE_SHIM:
+		gp_proc_handle(peer, msg);
+		break;
+	case GP_ROLE_SUPERVISOR:
+		gp_job_handle_supervisor(peer, msg);
+		break;
+	case GP_ROLE_MOVER:
+		gp_device_handle(peer, msg);
+		break;
+	default:
+		break;
+	}
+}
+
+static void peer_dispatch(struct gp_source *source, uint32_t events)
+{
+	struct gp_peer *peer = gp_container_of(source, struct gp_peer, source);
+	int fds[GP_WIRE_MAX_FDS];
+	struct gp_wire_msg msg;
+	struct gp_err err;
+	size_t n_fds = 0;
+	int r;
+
+	if (events & EPOLLOUT)
+		peer_flush(peer);
+	if (peer->closed || !(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+		return;
+	r = gp_wire_recv(peer->source.fd, &msg, fds, GP_WIRE_MAX_FDS, &n_fds, 0, &err);
+	if (r == -ETIMEDOUT)
+		return;
+	if (r < 0) {
+		gp_peer_close(peer, err.msg);
+		return;
+	}
+	peer_handle(peer, &msg, fds, n_fds);
+	for (size_t i = 0; i < n_fds; i++)
+		gp_close_fd(&fds[i]);
+}
+
+void gp_peer_new(struct gp_daemon *daemon, int fd, bool on_shim_socket)
+{
+	struct ucred cred = { 0 };
+	socklen_t len = sizeof(cred);
+	gp_auto_fd int owned = fd;
+	struct gp_peer *peer;
+	struct gp_err err;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return;
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return;
+	peer->daemon = daemon;
+	peer->on_shim_socket = on_shim_socket;
+	peer->uid = cred.uid;
+	peer->pid = cred.pid;
+	peer->source.fd = fd;
+	peer->source.dispatch = peer_dispatch;
+	gp_list_init(&peer->queue);
+	gp_list_init(&peer->node);
+	if (gp_loop_add(&daemon->loop, &peer->source, EPOLLIN, &err) < 0) {
+		gp_log(GP_LOG_WARN, "peer", "pid=%d error=\"%s\"", cred.pid, err.msg);
+		free(peer);
+		return;
+	}
+	gp_list_add_tail(&daemon->peers, &peer->node);
+	gp_take_fd(&owned);
+}
+
+void gp_peer_close(struct gp_peer *peer, const char *why)
+{
+	if (peer->closed)
+		return;
+	peer->closed = true;
+	gp_log(GP_LOG_DEBUG, "peer_closed", "role=%u pid=%d why=\"%s\"", peer->role, peer->pid,
+	       why);
+	gp_loop_remove(&peer->daemon->loop, &peer->source);
+	gp_close_fd(&peer->source.fd);
+	gp_list_del(&peer->node);
+	gp_list_add_tail(&peer->daemon->dead_peers, &peer->node);
+	gp_job_forget_peer(peer->daemon, peer);
+	if (peer->role == GP_ROLE_SHIM && peer->proc)
+		gp_proc_gone(peer->proc);
+	else if (peer->role == GP_ROLE_SUPERVISOR && peer->job)
+		gp_job_supervisor_closed(peer->job);
+	else if (peer->role == GP_ROLE_MOVER && peer->device)
+		gp_device_mover_gone(peer->device);
+}
+
+void gp_peer_reap(struct gp_daemon *daemon)
+{
+	gp_list_for_each(peer, &daemon->dead_peers, struct gp_peer, node) {
+		gp_list_for_each(q, &peer->queue, struct peer_queued, node) {
+			peer_queued_free(q);
+		}
+		gp_list_del(&peer->node);
+		free(peer);
+	}
+}

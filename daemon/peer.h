@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GP_DAEMON_PEER_H
+#define GP_DAEMON_PEER_H
+/*
+ * One connection. Identity comes from SO_PEERCRED, the role from the hello, and what it may send
+ * from the role. Sending never blocks: what the socket does not take is queued, and a peer
+ * that lets its queue grow over GP_PEER_MAX_QUEUED messages is dropped.
+ */
+#include "base/wire/wire.h"
+#include "daemon/daemon.h"
+
+#define GP_PEER_MAX_QUEUED 1024
+
+struct gp_peer {
+	struct gp_source source;
+	struct gp_list node; /* daemon->peers, or dead_peers */
+	struct gp_daemon *daemon;
+	struct gp_list queue; /* messages the socket did not take */
+	size_t n_queued;
+	uint32_t role; /* 0 before the hello */
+	bool on_shim_socket, closed;
+	struct gp_wire_msg hello; /* kept while the welcome waits for the devices */
+	bool welcome_pending;
+	uid_t uid;
+	pid_t pid;
+	union {
+		struct gp_proc *proc;	  /* GP_ROLE_SHIM */
+		struct gp_job *job;	  /* GP_ROLE_SUPERVISOR */
+		struct gp_device *device; /* GP_ROLE_MOVER */
+	};
+};
+
+/* Takes over @fd; closes it on failure. */
+void gp_peer_new(struct gp_daemon *daemon, int fd, bool on_shim_socket);
+/* Ends the connection and tells its role's owner; freed at the end of the turn. */
+void gp_peer_close(struct gp_peer *peer, const char *why);
+/* Frees what gp_peer_close left behind. */
+void gp_peer_reap(struct gp_daemon *daemon);
+/* Welcomes the clients that came while the devices were not up yet. */
+void gp_peer_welcome_pending(struct gp_daemon *daemon);
+
+/* Queues if needed; a peer that cannot take it is closed. @fds are borrowed. */
+void gp_peer_send(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
+		  size_t n_fds);
+/* Answers @request with OK, or with ERROR and the text. */
+void gp_peer_send_ok(struct gp_peer *peer, const struct gp_wire_msg *request);
+void gp_peer_send_error(struct gp_peer *peer, const struct gp_wire_msg *request, int code,
+			const char *fmt, ...) gp_printf(4, 5);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GP_DAEMON_PREEMPT_H
+#define GP_DAEMON_PREEMPT_H
+/* Preempts, resumes and ends jobs on the card: orders shims and mover through the steps. */
+#include "daemon/proc.h"
+
+/*
+ * Begins to freeze (@target GP_JOB_FROZEN) or evict (GP_JOB_SWAPPED) a job that runs or is frozen.
+ * -EBUSY while another operation is under way, -ENOTSUP with the reason if nothing can be
+ * preempted. The end is told to the job's requests, and to the scheduler.
+ */
+gp_must_check int gp_preempt_begin(struct gp_job *job, enum gp_job_state target, const char *cause,
+				   struct gp_err *err);
+/* Begins to bring a frozen or swapped job back. -EBUSY, or -EINVAL if it is neither. */
+gp_must_check int gp_preempt_resume(struct gp_job *job, const char *cause, struct gp_err *err);
+/*
+ * Ends a job in whatever state it is: a job on the card is thawed first, on scratch memory if its
+ * own is away, since a frozen GPU process must not be killed.
+ */
+void gp_preempt_cancel(struct gp_job *job);
+
+/* An answer of a shim or mover that belongs to an operation. */
+void gp_preempt_handle(struct gp_proc *proc, const struct gp_wire_msg *msg);
+void gp_preempt_handle_mover(struct gp_job *job, const struct gp_wire_msg *msg);
+/* A process left the job: what the operation waited for from it is settled. */
+void gp_preempt_proc_gone(struct gp_job *job);
+/* The mover is gone, and the bytes that it kept with it. */
+void gp_preempt_mover_gone(struct gp_job *job);
+/* A new mover is ready and linked: what stood still for the lack of one goes on. */
+void gp_preempt_mover_back(struct gp_job *job);
+
+#endif

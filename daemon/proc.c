@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/proc.h"
+
+#include "base/log.h"
+#include "base/time.h"
+#include "daemon/device.h"
+#include "daemon/preempt.h"
+#include "daemon/schedule.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* A program with the shim that nobody submitted becomes a job of its own. */
+static struct gp_job *proc_adopt(struct gp_peer *peer, const struct gp_wire_msg *hello)
+{
+	struct gp_daemon *daemon = peer->daemon;
+	struct gp_job *job;
+
+	job = gp_job_new(daemon, hello->hello.program, peer->uid, 0, 0);
+	if (!job)
+		return NULL;
+	job->adopted = true;
+	job->pid = peer->pid;
+	job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
+	job->started_ns = gp_wallclock_ns();
+	gp_job_set_state(job, GP_JOB_RUNNING, "adopted pid %d", peer->pid);
+	return job;
+}
+
+int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp_err *err)
+{
+	struct gp_daemon *daemon = peer->daemon;
+	struct gp_job *job;
+	struct gp_proc *proc;
+
+	if (gp_list_empty(&daemon->devices))
+		return gp_err_set(err, -ENODEV, "the daemon has no device");
+	job = hello->header.job ? gp_job_find(daemon, hello->header.job) : NULL;
+	if (hello->header.job && (!job || gp_job_state_is_final(job->state) || !job->device))
+		return gp_err_set(err, -ENOENT, "no job %" PRIu64 " is running", hello->header.job);
+	proc = calloc(1, sizeof(*proc));
+	if (proc && !job)
+		job = proc_adopt(peer, hello);
+	if (!proc || !job) {
+		free(proc);
+		return gp_err_set(err, -ENOMEM, "out of memory");
+	}
+	proc->job = job;
+	proc->peer = peer;
+	proc->pid = peer->pid;
+	proc->id = ++daemon->next_proc;
+	gp_list_init(&proc->node);
+	gp_list_add_tail(&job->procs, &proc->node);
+	peer->proc = proc;
+	gp_log(GP_LOG_INFO, "process", "job=%" PRIu64 " proc=%u pid=%d program=\"%s\"", job->id,
+	       proc->id, proc->pid, hello->hello.program);
+	return 0;
+}
+
+struct gp_proc *gp_proc_find(struct gp_daemon *daemon, uint32_t id)
+{
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+			if (proc->id == id)
+				return proc;
+		}
+	}
+	return NULL;
+}
+
+/* Ties shim and mover together; each gets one end and the daemon keeps none. */
+static void proc_link(struct gp_proc *proc)
+{
+	gp_auto_fd int shim_end = -1, mover_end = -1;
+	struct gp_wire_msg m;
+	int pair[2];
+
+	if (proc->linked || !proc->job->device->ready)
+		return;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		gp_log(GP_LOG_ERR, "link", "proc=%u error=\"%s\"", proc->id, strerror(errno));
+		return;
+	}
+	shim_end = pair[0];
+	mover_end = pair[1];
+	gp_wire_init(&m, GP_WIRE_LINK);
+	m.header.job = proc->job->id;
+	m.header.proc = proc->id;
+	gp_device_send(proc->job->device, &m, &mover_end, 1);
+	gp_peer_send(proc->peer, &m, &shim_end, 1);
+	proc->linked = true;
+}
+
+void gp_proc_link_all(struct gp_device *device)
+{
+	gp_list_for_each(job, &device->daemon->jobs, struct gp_job, node) {
+		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+			if (job->device == device && proc->attached)
+				proc_link(proc);
+		}
+	}
+}
+
+static void proc_channels(struct gp_proc *proc, const struct gp_wire_msg *msg)
+{
+	struct gp_wire_msg m = *msg;
+
+	/* The number is ours to give: a client must not speak for another process. */
+	m.header.proc = proc->id;
+	m.header.job = proc->job->id;
+	gp_device_send(proc->job->device, &m, NULL, 0);
+}
+
+void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
+{
+	struct gp_proc *proc = peer->proc;
+
+	switch ((enum gp_wire_type)msg->header.type) {
+	case GP_WIRE_ATTACH:
+		proc->attached = true;
+		proc_link(proc);
+		break;
+	case GP_WIRE_CHANNELS:
+		proc_channels(proc, msg);
+		break;
+	case GP_WIRE_MEMORY:
+		proc->movable_bytes = msg->memory.movable_bytes;
+		proc->resident_bytes = msg->memory.resident_bytes;
+		proc->n_extents = msg->memory.n_extents;
+		gp_schedule_want(peer->daemon);
+		break;
+	case GP_WIRE_NEED:
+		gp_schedule_add_need(proc, msg);
+		break;
+	case GP_WIRE_LOCKED:
+	case GP_WIRE_PROBED:
+	case GP_WIRE_EXPORTED:
+	case GP_WIRE_RELEASED:
+	case GP_WIRE_RECREATED:
+	case GP_WIRE_SCRATCHED:
+	case GP_WIRE_UNLOCKED:
+	case GP_WIRE_ERROR:
+		gp_preempt_handle(proc, msg);
+		break;
+	default:
+		gp_peer_close(peer, "sent a message that a shim must not send");
+		break;
+	}
+}
+
+void gp_proc_gone(struct gp_proc *proc)
+{
+	struct gp_job *job = proc->job;
+
+	gp_log(GP_LOG_INFO, "process_gone", "job=%" PRIu64 " proc=%u pid=%d", job->id, proc->id,
+	       proc->pid);
+	if (job->device)
+		gp_device_forget_proc(job->device, proc);
+	job->unpreemptible = false;
+	gp_list_del(&proc->node);
+	proc->peer->proc = NULL;
+	free(proc);
+	gp_preempt_proc_gone(job);
+	if (job->adopted && gp_list_empty(&job->procs) && !gp_job_state_is_final(job->state)) {
+		job->exit_code = 0;
+		gp_job_finish(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_DONE,
+			      "the process is gone");
+	}
+	gp_schedule_want(job->daemon);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/request.h"
+
+#include "base/log.h"
+#include "base/size.h"
+#include "base/time.h"
+#include "daemon/device.h"
+#include "daemon/job.h"
+#include "daemon/preempt.h"
+#include "daemon/schedule.h"
+#include "daemon/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define REQUEST_MAX_PRIORITY 1000
+#define REQUEST_SEALS	     (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
+
+/* Reads the sealed memfd: once sealed nobody can change or shorten it while we read. */
+static int request_read_blob(int fd, const struct gp_wire_submit *s, char **ret_blob,
+			     struct gp_err *err)
+{
+	gp_auto_free char *blob = NULL;
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+	uint64_t n_strings = 0;
+
+	if (seals < 0 || (seals & REQUEST_SEALS) != REQUEST_SEALS)
+		return gp_err_set(err, -EPERM, "the command must come in a sealed memfd");
+	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size != s->blob_bytes || !s->blob_bytes)
+		return gp_err_set(err, -EBADMSG, "the memfd has another size than announced");
+	blob = malloc(s->blob_bytes);
+	if (!blob)
+		return gp_err_set(err, -ENOMEM, "out of memory");
+	if (pread(fd, blob, s->blob_bytes, 0) != (ssize_t)s->blob_bytes)
+		return gp_err_set(err, -EIO, "cannot read the command");
+	if (blob[s->blob_bytes - 1])
+		return gp_err_set(err, -EBADMSG, "the command is not terminated");
+	for (uint32_t i = 0; i < s->blob_bytes; i++)
+		n_strings += blob[i] == '\0';
+	if (n_strings != (uint64_t)s->n_args + s->n_env + 1)
+		return gp_err_set(err, -EBADMSG,
+				  "the command has %" PRIu64 " strings, not %" PRIu64, n_strings,
+				  (uint64_t)s->n_args + s->n_env + 1);
+	*ret_blob = gp_take_ptr(blob);
+	return 0;
+}
+
+static uint64_t request_largest_device(const struct gp_daemon *daemon)
+{
+	uint64_t largest = 0;
+
+	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
+		if (d->total_bytes > largest)
+			largest = d->total_bytes;
+	}
+	return largest;
+}
+
+static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
+			   size_t n_fds)
+{
+	const struct gp_wire_submit *s = &msg->submit;
+	uint64_t largest = request_largest_device(peer->daemon);
+	gp_auto_free char *blob = NULL;
+	struct gp_wire_msg reply;
+	struct gp_job *job;
+	struct gp_err err;
+	char a[32], b[32];
+	int r;
+
+	if (s->priority < -REQUEST_MAX_PRIORITY || s->priority > REQUEST_MAX_PRIORITY) {
+		gp_peer_send_error(peer, msg, -ERANGE, "priority %d is outside -%d to %d",
+				   s->priority, REQUEST_MAX_PRIORITY, REQUEST_MAX_PRIORITY);
+		return;
+	}
+	if (s->mem_bytes > largest) {
+		gp_peer_send_error(
+			peer, msg, -ENOSPC,
+			"the job asks for %s of device memory, the largest device has %s",
+			gp_size_format(s->mem_bytes, a, sizeof(a)),
+			gp_size_format(largest, b, sizeof(b)));
+		return;
+	}
+	r = n_fds == 1 ? request_read_blob(fds[0], s, &blob, &err)
+		       : gp_err_set(&err, -EBADMSG, "SUBMIT without its memfd");
+	if (r < 0) {
+		gp_peer_send_error(peer, msg, r, "%s", err.msg);
+		return;
+	}
+	job = gp_job_new(peer->daemon, *s->name ? s->name : blob, peer->uid, s->priority,
+			 s->mem_bytes);
+	if (!job) {
+		gp_peer_send_error(peer, msg, -ENOMEM, "out of memory");
+		return;
+	}
+	job->blob = gp_take_ptr(blob);
+	job->blob_bytes = s->blob_bytes;
+	job->n_args = s->n_args;
+	job->n_env = s->n_env;
+	gp_job_set_state(job, GP_JOB_QUEUED, "submitted");
+	gp_wire_init_reply(&reply, GP_WIRE_OK, msg);
+	reply.header.job = job->id;
+	gp_peer_send(peer, &reply, NULL, 0);
+	gp_schedule_want(peer->daemon);
+}
+
+static void request_send_job(struct gp_peer *peer, const struct gp_wire_msg *msg,
+			     const struct gp_job *job)
+{
+	struct gp_wire_msg reply;
+
+	gp_wire_init_reply(&reply, GP_WIRE_JOB, msg);
+	gp_job_fill(job, &reply.job);
+	gp_peer_send(peer, &reply, NULL, 0);
+}
+
+static void request_list(struct gp_peer *peer, const struct gp_wire_msg *msg)
+{
+	struct gp_wire_msg reply;
+
+	gp_list_for_each(job, &peer->daemon->jobs, struct gp_job, node) {
+		request_send_job(peer, msg, job);
+	}
+	gp_wire_init_reply(&reply, GP_WIRE_END, msg);
+	gp_peer_send(peer, &reply, NULL, 0);
+}
+
+static void request_devices(struct gp_peer *peer, const struct gp_wire_msg *msg)
+{
+	struct gp_wire_msg reply;
+
+	gp_list_for_each(d, &peer->daemon->devices, struct gp_device, node) {
+		gp_wire_init_reply(&reply, GP_WIRE_DEVICE, msg);
+		reply.device = (struct gp_wire_device){
+			.ordinal = d->ordinal,
+			.ready = d->ready,
+			.total_bytes = d->total_bytes,
+			.free_bytes = d->free_bytes,
+			.arena_bytes = d->meminfo.arena_bytes,
+			.arena_used_bytes = d->meminfo.arena_used_bytes,
+			.swap_bytes = d->meminfo.swap_bytes,
+			.swap_used_bytes = d->meminfo.swap_used_bytes,
+		};
+		gp_wire_text(reply.device.kind, sizeof(reply.device.kind),
+			     peer->daemon->options.device == GP_DEVICE_SOFT ? "soft" : "nvidia");
+		gp_wire_text(reply.device.name, sizeof(reply.device.name), d->name);
+		gp_peer_send(peer, &reply, NULL, 0);
+	}
+	gp_wire_init_reply(&reply, GP_WIRE_END, msg);
+	gp_peer_send(peer, &reply, NULL, 0);
+}
+
+static void request_logs(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
+{
+	gp_auto_fd int fd = -1;
+	struct gp_wire_msg reply;
+	char path[PATH_MAX];
+
+	gp_job_path(job, "log", path, sizeof(path));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		gp_peer_send_error(peer, msg, -errno, "job %" PRIu64 " has no log yet (%s)",
+				   job->id, path);
+		return;
+	}
+	gp_wire_init_reply(&reply, GP_WIRE_LOG, msg);
+	gp_peer_send(peer, &reply, &fd, 1);
+}
+
+static void request_preempt(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
+{
+	enum gp_job_state to = (enum gp_job_state)msg->preempt.to;
+	struct gp_err err;
+	int r;
+
+	/* Already there, or deeper: done, and from now on held. */
+	if (job->op == GP_OP_NONE && (job->state == to || job->state == GP_JOB_SWAPPED)) {
+		job->held = true;
+		request_send_job(peer, msg, job);
+		return;
+	}
+	r = gp_preempt_begin(job, to, "preempted by hand", &err);
+	if (r < 0) {
+		gp_peer_send_error(peer, msg, r, "%s", err.msg);
+		return;
+	}
+	job->held = true;
+	gp_job_add_request(job, peer, msg);
+}
+
+static void request_resume(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
+{
+	struct gp_err err;
+	int r;
+
+	if (job->state == GP_JOB_RUNNING && job->op == GP_OP_NONE) {
+		request_send_job(peer, msg, job);
+		return;
+	}
+	r = gp_preempt_resume(job, "resumed by hand", &err);
+	if (r < 0) {
+		gp_peer_send_error(peer, msg, r, "%s", err.msg);
+		return;
+	}
+	job->held = false;
+	gp_job_add_request(job, peer, msg);
+}
+
+static void request_cancel(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
+{
+	if (gp_job_state_is_final(job->state)) {
+		request_send_job(peer, msg, job);
+		return;
+	}
+	gp_job_add_request(job, peer, msg);
+	gp_preempt_cancel(job);
+}
+
+static void request_of_job(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
+{
+	switch ((enum gp_wire_type)msg->header.type) {
+	case GP_WIRE_PREEMPT:
+		request_preempt(peer, msg, job);
+		break;
+	case GP_WIRE_RESUME:
+		request_resume(peer, msg, job);
+		break;
+	case GP_WIRE_CANCEL:
+		request_cancel(peer, msg, job);
+		break;
+	case GP_WIRE_SHOW:
+		request_send_job(peer, msg, job);
+		break;
+	case GP_WIRE_WAIT:
+		if (gp_job_state_is_final(job->state))
+			request_send_job(peer, msg, job);
+		else
+			gp_job_add_request(job, peer, msg);
+		break;
+	case GP_WIRE_LOGS:
+		request_logs(peer, msg, job);
+		break;
+	default:
+		gp_peer_send_error(peer, msg, -EINVAL, "%s is not a client's request",
+				   gp_wire_name(msg->header.type));
+		break;
+	}
+}
+
+void gp_request_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int *fds, size_t n_fds)
+{
+	struct gp_job *job;
+
+	switch ((enum gp_wire_type)msg->header.type) {
+	case GP_WIRE_SUBMIT:
+		request_submit(peer, msg, fds, n_fds);
+		return;
+	case GP_WIRE_LIST:
+		request_list(peer, msg);
+		return;
+	case GP_WIRE_DEVICES:
+		request_devices(peer, msg);
+		return;
+	default:
+		break;
+	}
+	job = gp_job_find(peer->daemon, msg->header.job);
+	if (!job) {
+		gp_peer_send_error(peer, msg, -ENOENT, "no job %" PRIu64 ": see gpupresctl list",
+				   msg->header.job);
+		return;
+	}
+	request_of_job(peer, msg, job);
+}

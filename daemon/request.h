@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GP_DAEMON_REQUEST_H
+#define GP_DAEMON_REQUEST_H
+/* What gpupresctl asks for. */
+#include "daemon/peer.h"
+
+/* Takes those of @fds that it keeps, leaving -1. */
+void gp_request_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int *fds, size_t n_fds);
+
+#endif

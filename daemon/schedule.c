@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/schedule.h"
+
+#include "base/log.h"
+#include "base/size.h"
+#include "base/time.h"
+#include "daemon/preempt.h"
+#include "policy/view.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+/*
+ * Memory can come free behind our back (a process outside gpupres ends), so while somebody waits we
+ * look again at this interval.
+ */
+#define SCHEDULE_RETRY_NS (250 * GP_NS_PER_MS)
+
+void gp_schedule_want(struct gp_daemon *daemon)
+{
+	daemon->schedule_wanted = true;
+}
+
+void gp_schedule_turn(struct gp_daemon *daemon)
+{
+	struct gp_wire_msg m;
+
+	if (!daemon->schedule_wanted)
+		return;
+	daemon->schedule_wanted = false;
+	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
+		if (!d->ready || d->meminfo_pending)
+			continue;
+		d->meminfo_pending = true;
+		gp_wire_init(&m, GP_WIRE_MEMINFO);
+		gp_device_send(d, &m, NULL, 0);
+	}
+}
+
+static struct gp_need *schedule_need_of(const struct gp_device *d, const struct gp_job *job)
+{
+	gp_list_for_each(need, &d->needs, struct gp_need, node) {
+		if (need->proc->job == job)
+			return need;
+	}
+	return NULL;
+}
+
+/* Memory that a started job declared and has not taken yet is spoken for. */
+static uint64_t schedule_promised(const struct gp_device *d)
+{
+	uint64_t sum = 0;
+
+	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
+		uint64_t has = gp_job_device_bytes(job);
+
+		if (job->device != d ||
+		    (job->state != GP_JOB_STARTING && job->state != GP_JOB_RUNNING))
+			continue;
+		if (job->mem_bytes > has)
+			sum += job->mem_bytes - has;
+	}
+	return sum;
+}
+
+static void schedule_fill(struct gp_device *d, struct gp_job *job, struct gp_policy_job *ret)
+{
+	const struct gp_need *need = schedule_need_of(d, job);
+
+	*ret = (struct gp_policy_job){
+		.id = job->id,
+		.priority = job->priority,
+		.device_bytes = gp_job_device_bytes(job),
+		.since_ns = job->state_since_ns,
+	};
+	if (job->op != GP_OP_NONE || job->cancelling)
+		return;
+	if (job->state == GP_JOB_QUEUED) {
+		ret->waiting = true;
+		ret->need_bytes = job->mem_bytes;
+	} else if (job->state == GP_JOB_SWAPPED && !job->held) {
+		ret->waiting = true;
+		ret->need_bytes = job->saved_bytes;
+	} else if (job->state == GP_JOB_RUNNING && need) {
+		ret->waiting = true;
+		ret->need_bytes = need->msg.need.bytes;
+		ret->since_ns = need->since_ns;
+	} else if (job->state == GP_JOB_RUNNING) {
+		ret->running = !gp_list_empty(&job->procs);
+	}
+}
+
+/* Something is on its way that may give memory back: better wait than refuse. */
+static bool schedule_memory_is_moving(const struct gp_device *d)
+{
+	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
+		if (job->device == d && (job->op == GP_OP_PREEMPT || job->op == GP_OP_CANCEL))
+			return true;
+	}
+	return false;
+}
+
+static void schedule_answer_need(struct gp_need *need, int code)
+{
+	char text[32];
+
+	if (code < 0)
+		gp_peer_send_error(need->proc->peer, &need->msg, code,
+				   "no job of lower priority can make room for %s",
+				   gp_size_format(need->msg.need.bytes, text, sizeof(text)));
+	else
+		gp_peer_send_ok(need->proc->peer, &need->msg);
+	gp_list_del(&need->node);
+	free(need);
+}
+
+static void schedule_serve(struct gp_device *d, struct gp_job *job)
+{
+	struct gp_need *need = schedule_need_of(d, job);
+	struct gp_err err;
+
+	if (job->state == GP_JOB_QUEUED) {
+		job->device = d;
+		gp_job_start(job);
+	} else if (job->state == GP_JOB_SWAPPED) {
+		if (gp_preempt_resume(job, "its memory fits again", &err) < 0)
+			gp_log(GP_LOG_WARN, "resume", "job=%" PRIu64 " error=\"%s\"", job->id,
+			       err.msg);
+	} else if (need) {
+		schedule_answer_need(need, 0);
+	}
+}
+
+/* Needs that nothing can satisfy are refused at once: a job must not hold memory and wait for more.
+ */
+static void schedule_refuse_needs(struct gp_device *d)
+{
+	if (schedule_memory_is_moving(d))
+		return;
+	gp_list_for_each(need, &d->needs, struct gp_need, node) {
+		if (need->proc->job->op == GP_OP_NONE)
+			schedule_answer_need(need, -ENOMEM);
+	}
+}
+
+static bool schedule_evict(struct gp_device *d, const struct gp_policy_plan *plan)
+{
+	struct gp_err err;
+
+	for (size_t i = 0; i < plan->n_victims; i++) {
+		struct gp_job *victim = gp_job_find(d->daemon, plan->victims[i]);
+		char cause[64];
+
+		snprintf(cause, sizeof(cause), "makes room for job %" PRIu64, plan->next);
+		if (gp_preempt_begin(victim, GP_JOB_SWAPPED, cause, &err) < 0) {
+			gp_log(GP_LOG_WARN, "preempt", "job=%" PRIu64 " error=\"%s\"", victim->id,
+			       err.msg);
+			victim->unpreemptible = true;
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool schedule_belongs(const struct gp_device *d, const struct gp_job *job)
+{
+	return !gp_job_state_is_final(job->state) && (job->device == d || !job->device);
+}
+
+void gp_schedule_decide(struct gp_device *d)
+{
+	static struct gp_policy_job jobs[GP_POLICY_MAX_JOBS];
+	static struct gp_policy_plan plan;
+	uint64_t promised = schedule_promised(d);
+	bool waiting = false;
+	struct gp_policy_view view = {
+		.now_ns = gp_now_ns(),
+		.total_bytes = d->total_bytes,
+		.free_bytes = d->free_bytes > promised ? d->free_bytes - promised : 0,
+		.jobs = jobs,
+	};
+	struct gp_err err;
+
+	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
+		if (!schedule_belongs(d, job) || view.n_jobs == GP_POLICY_MAX_JOBS)
+			continue;
+		schedule_fill(d, job, &jobs[view.n_jobs]);
+		if (job->unpreemptible)
+			jobs[view.n_jobs].running = false;
+		waiting |= jobs[view.n_jobs].waiting;
+		view.n_jobs++;
+	}
+	gp_timer_disarm(&d->daemon->schedule_timer);
+	if (!waiting)
+		return;
+	gp_timer_arm(&d->daemon->loop, &d->daemon->schedule_timer, view.now_ns + SCHEDULE_RETRY_NS);
+	gp_policy_priority(&view, &plan);
+	if (gp_policy_check(&view, &plan, &err) < 0) {
+		gp_log(GP_LOG_ERR, "plan_rejected", "error=\"%s\"", err.msg);
+		return;
+	}
+	if (!plan.next) {
+		schedule_refuse_needs(d);
+	} else if (plan.n_victims) {
+		/* Their memory is not free yet: what is under way decides when we come back. */
+		if (!schedule_memory_is_moving(d) && !schedule_evict(d, &plan))
+			gp_schedule_want(d->daemon);
+	} else {
+		schedule_serve(d, gp_job_find(d->daemon, plan.next));
+		gp_schedule_want(d->daemon); /* there may be room for one more */
+	}
+}
+
+void gp_schedule_add_need(struct gp_proc *proc, const struct gp_wire_msg *msg)
+{
+	struct gp_device *d = proc->job->device;
+	struct gp_need *need = calloc(1, sizeof(*need));
+	char a[32], b[32];
+
+	if (!need || msg->need.bytes > d->total_bytes) {
+		gp_peer_send_error(proc->peer, msg, -ENOMEM,
+				   "an allocation of %s on a device of %s",
+				   gp_size_format(msg->need.bytes, a, sizeof(a)),
+				   gp_size_format(d->total_bytes, b, sizeof(b)));
+		free(need);
+		return;
+	}
+	need->proc = proc;
+	need->msg = *msg;
+	need->since_ns = gp_now_ns();
+	gp_list_init(&need->node);
+	gp_list_add_tail(&d->needs, &need->node);
+	gp_schedule_want(proc->job->daemon);
+}

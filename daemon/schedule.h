@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GP_DAEMON_SCHEDULE_H
+#define GP_DAEMON_SCHEDULE_H
+/*
+ * Turns what the policy decides into starts, resumes, grants and preemptions. Runs when something
+ * changed, always on a fresh reading of the device's free memory.
+ */
+#include "daemon/device.h"
+
+/* Asks for a decision at the end of this turn. */
+void gp_schedule_want(struct gp_daemon *daemon);
+/* End of turn: asks the devices for their free memory if a decision is wanted. */
+void gp_schedule_turn(struct gp_daemon *daemon);
+/* The device's free memory has just been read: decide. */
+void gp_schedule_decide(struct gp_device *device);
+/* An allocation of @proc waits. Answered by OK or ERROR. */
+void gp_schedule_add_need(struct gp_proc *proc, const struct gp_wire_msg *msg);
+
+#endif
