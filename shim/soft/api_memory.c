@@ -18,7 +18,9 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r)
 		return r;
-	gp_state_memory(gp_driver_state(), &used, &capacity);
+	r = gp_driver_error(gp_state_memory(gp_driver_state(), &used, &capacity));
+	if (r)
+		return r;
 	*free_bytes = used < capacity ? capacity - used : 0;
 	*total_bytes = capacity;
 	return CUDA_SUCCESS;

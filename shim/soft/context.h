@@ -19,7 +19,7 @@ struct gp_ctx {
 	CUresult error; /* sticky; queue lock */
 	struct gp_rm_context rm;
 	struct gp_vm_file *memory; /* GP_CTX_BYTES, counted only */
-	struct gp_list streams; /* queue lock */
+	struct gp_list streams;	   /* queue lock */
 	struct gp_stream *legacy;
 	uint32_t next_index;
 	size_t limits[CU_LIMIT_MAX];
@@ -52,8 +52,8 @@ void gp_primary_state(unsigned int *ret_flags, int *ret_active);
 CUresult gp_primary_set_flags(unsigned int flags);
 
 /*
- * The stream a handle means for the calling thread: NULL and CU_STREAM_LEGACY the legacy stream of the
- * current context, CU_STREAM_PER_THREAD the thread's own. Enters the driver as well.
+ * The stream a handle means for the calling thread: NULL and CU_STREAM_LEGACY the legacy stream of
+ * the current context, CU_STREAM_PER_THREAD the thread's own. Enters the driver as well.
  */
 CUresult gp_driver_enter_stream(CUstream handle, struct gp_stream **ret_stream);
 

@@ -33,9 +33,9 @@ struct gp_exec_scratch *gp_exec_scratch_new(void); /* NULL when out of memory */
 void gp_exec_scratch_free(struct gp_exec_scratch *scratch);
 
 /*
- * Runs block number @block (x fastest) to its end. Blocks only in @park. 0; -ECANCELED if @park said
- * so; -EFAULT for an illegal address; -EILSEQ for a trap, an assertion or an instruction
- * that is not supported (@err names kernel, PTX line and opcode); -ENOMEM.
+ * Runs block number @block (x fastest) to its end. Blocks only in @park. 0; -ECANCELED if @park
+ * said so; -EFAULT for an illegal address; -EILSEQ for a trap, an assertion or an instruction that
+ * is not supported (@err names kernel, PTX line and opcode); -ENOMEM.
  */
 gp_must_check int gp_exec_block(const struct gp_exec_launch *launch, uint64_t block,
 				struct gp_exec_scratch *scratch, struct gp_err *err);

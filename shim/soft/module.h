@@ -2,8 +2,8 @@
 #ifndef GP_SHIM_SOFT_MODULE_H
 #define GP_SHIM_SOFT_MODULE_H
 /*
- * Loaded code: a module owns the parsed PTX, its global variables and one function object per kernel.
- * CUmodule, CUlibrary point to a module; CUfunction and CUkernel to a function. Launches in
+ * Loaded code: a module owns the parsed PTX, its global variables and one function object per
+ * kernel. CUmodule, CUlibrary point to a module; CUfunction and CUkernel to a function. Launches in
  * flight pin the module by a reference, so unloading never waits.
  */
 #include "shim/soft/exec.h"
@@ -19,12 +19,12 @@ struct gp_function {
 	const struct gp_ptx_kernel *kernel;
 	struct gp_ptx_kernel_info info;
 	uint32_t max_dyn_shared_bytes; /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
-	int carveout; /* kept, without effect */
+	int carveout;		       /* kept, without effect */
 };
 
 struct gp_module {
 	uint32_t magic;
-	uint32_t refs; /* atomic */
+	uint32_t refs;		   /* atomic */
 	struct gp_ptx_module *ptx; /* NULL: an image without code */
 	struct gp_function *functions;
 	size_t n_functions;

@@ -65,12 +65,12 @@ struct gp_op_kernel {
 	void *params;
 	uint64_t n_blocks, next_block;
 	unsigned int n_inside; /* worker threads in a block */
-	int error; /* negative errno of the first failed block */
+	int error;	       /* negative errno of the first failed block */
 };
 
 struct gp_op {
 	struct gp_list entry; /* in its stream */
-	struct gp_list run; /* in an engine's list once issued */
+	struct gp_list run;   /* in an engine's list once issued */
 	struct gp_stream *stream;
 	uint64_t number;
 	enum gp_op_kind kind;
@@ -94,7 +94,7 @@ struct gp_stream {
 	uint32_t magic;
 	uint32_t index; /* which of the context's channels */
 	struct gp_ctx *ctx;
-	struct gp_list entry; /* in the context */
+	struct gp_list entry;  /* in the context */
 	struct gp_list active; /* in gp_queue.active while it holds operations */
 	struct gp_list ops;
 	unsigned int n_ops;
@@ -114,11 +114,11 @@ struct gp_event {
 struct gp_queue {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* an operation completed */
-	pthread_cond_t work; /* a kernel can be worked on */
+	pthread_cond_t work;	/* a kernel can be worked on */
 	pthread_cond_t host_work;
-	struct gp_list active; /* streams with operations */
+	struct gp_list active;		    /* streams with operations */
 	struct gp_list kernels, host_calls; /* issued, in order */
-	struct gp_list copies[2]; /* by copy engine: 0 = host to device, 1 = the rest */
+	struct gp_list copies[2];	    /* by copy engine: 0 = host to device, 1 = the rest */
 	uint64_t last_number, last_stream_id;
 	uint32_t *doorbell; /* wakes the copy engines */
 	bool started;
@@ -141,8 +141,8 @@ struct gp_stream *gp_stream_new(struct gp_ctx *ctx, unsigned int flags, int prio
 void gp_stream_free(struct gp_stream *stream);
 
 /*
- * Puts @op (malloc'ed, kind and union filled) at the end of @stream and owns it from then on. May block
- * on a full queue. With @wait, returns when it is done. The context's error, if any.
+ * Puts @op (malloc'ed, kind and union filled) at the end of @stream and owns it from then on. May
+ * block on a full queue. With @wait, returns when it is done. The context's error, if any.
  */
 CUresult gp_queue_submit(struct gp_stream *stream, struct gp_op *op, bool wait);
 

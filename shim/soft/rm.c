@@ -456,7 +456,10 @@ __attribute__((visibility("default"))) int rm_ioctl(int fd, unsigned long req, v
 		errno = EFAULT;
 		return -1;
 	}
-	gp_state_lock_channels(gp_rm.state);
+	if (gp_state_lock_channels(gp_rm.state) < 0) {
+		errno = EBUSY;
+		return -1;
+	}
 	if (fd == gp_rm.ctl_fd && req == GP_RM_IOCTL_ALLOC)
 		((struct gp_rm_alloc *)arg)->status = rm_alloc(arg);
 	else if (fd == gp_rm.ctl_fd && req == GP_RM_IOCTL_FREE)
@@ -545,9 +548,10 @@ static int rm_new_groups(struct gp_rm_context *rm)
 static int rm_bind(struct gp_rm_context *rm)
 {
 	struct gp_state_shared *shared = gp_rm.state->shared;
-	int r = 0;
+	int r = gp_state_lock_channels(gp_rm.state);
 
-	gp_state_lock_channels(gp_rm.state);
+	if (r < 0)
+		return r;
 	for (uint32_t i = 0; i < GP_RM_CHANNELS; i++) {
 		const struct gp_rm_object *object = rm_find(rm->client, GP_RM_HANDLE_CHANNEL + i);
 

@@ -3,8 +3,8 @@
 #define GP_SHIM_SOFT_RM_H
 /*
  * The resource-manager side of the software device: contexts own channels, and anybody on the same
- * device may take listed channels off the hardware, as on the card. Layouts and numbers are those of the
- * MIT-licensed open-gpu-kernel-modules headers (nvos.h, ctrl2080fifo.h, uvm_ioctl.h).
+ * device may take listed channels off the hardware, as on the card. Layouts and numbers are those
+ * of the MIT-licensed open-gpu-kernel-modules headers (nvos.h, ctrl2080fifo.h, uvm_ioctl.h).
  *
  * The driver speaks to it by calling libc's ioctl on descriptors of its own; a kernel would answer
  * there. Since none does (ENOTTY), the driver then calls rm_ioctl itself; who interposes ioctl

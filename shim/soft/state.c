@@ -4,6 +4,7 @@
  */
 #include "shim/soft/state.h"
 
+#include "base/log.h"
 #include "base/size.h"
 #include "base/time.h"
 
@@ -25,6 +26,10 @@
 #define GP_STATE_FIRST_CLIENT	0xc1d00000u /* as RM numbers its clients */
 #define GP_STATE_LOCK_MEMORY	0
 #define GP_STATE_LOCK_CHANNELS	1
+
+/* Longer than a freeze may keep the channel lock (rm.c: 2 s). */
+#define GP_STATE_LOCK_TIMEOUT_NS (10 * GP_NS_PER_SEC)
+#define GP_STATE_LOCK_NAP_NS	 20000
 
 int gp_futex_wait(uint32_t *word, uint32_t value, uint64_t timeout_ns)
 {
@@ -71,28 +76,56 @@ static int state_byte(struct gp_state *state, int cmd, short type, off_t byte)
 	return cmd == F_GETLK && lock.l_type != F_UNLCK;
 }
 
-static void state_lock_memory(struct gp_state *state)
+/*
+ * A holder can be stopped (debugger, cgroup freezer) but not for ever in our way: record locks have
+ * no timed wait, so this polls, up to a deadline. Holders keep a lock for microseconds.
+ */
+static int state_lock(struct gp_state *state, pthread_mutex_t *mutex, off_t byte)
 {
-	pthread_mutex_lock(&state->memory_mutex);
-	state_byte(state, F_SETLKW, F_WRLCK, GP_STATE_LOCK_MEMORY);
+	uint64_t deadline_ns = gp_now_ns() + GP_STATE_LOCK_TIMEOUT_NS;
+	struct timespec nap = { .tv_nsec = GP_STATE_LOCK_NAP_NS };
+	int r;
+
+	pthread_mutex_lock(mutex);
+	while ((r = state_byte(state, F_SETLK, F_WRLCK, byte)) < 0) {
+		if ((r != -EAGAIN && r != -EACCES) || gp_now_ns() > deadline_ns) {
+			pthread_mutex_unlock(mutex);
+			gp_log(GP_LOG_ERR, "soft-lock", "dir=%s lock=%lld error=\"%s\"",
+			       state->path, (long long)byte,
+			       r == -EAGAIN || r == -EACCES
+				       ? "held by a process that does not go on"
+				       : strerror(-r));
+			return r == -EACCES || r == -EAGAIN ? -EBUSY : r;
+		}
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
+static void state_unlock(struct gp_state *state, pthread_mutex_t *mutex, off_t byte)
+{
+	state_byte(state, F_SETLK, F_UNLCK, byte);
+	pthread_mutex_unlock(mutex);
+}
+
+static int state_lock_memory(struct gp_state *state)
+{
+	return state_lock(state, &state->memory_mutex, GP_STATE_LOCK_MEMORY);
 }
 
 static void state_unlock_memory(struct gp_state *state)
 {
-	state_byte(state, F_SETLK, F_UNLCK, GP_STATE_LOCK_MEMORY);
-	pthread_mutex_unlock(&state->memory_mutex);
+	state_unlock(state, &state->memory_mutex, GP_STATE_LOCK_MEMORY);
 }
 
-void gp_state_lock_channels(struct gp_state *state)
+int gp_state_lock_channels(struct gp_state *state)
 {
-	pthread_mutex_lock(&state->channel_mutex);
-	state_byte(state, F_SETLKW, F_WRLCK, GP_STATE_LOCK_CHANNELS);
+	return state_lock(state, &state->channel_mutex, GP_STATE_LOCK_CHANNELS);
 }
 
 void gp_state_unlock_channels(struct gp_state *state)
 {
-	state_byte(state, F_SETLK, F_UNLCK, GP_STATE_LOCK_CHANNELS);
-	pthread_mutex_unlock(&state->channel_mutex);
+	state_unlock(state, &state->channel_mutex, GP_STATE_LOCK_CHANNELS);
 }
 
 bool gp_state_proc_alive(struct gp_state *state, uint32_t proc)
@@ -238,20 +271,25 @@ void gp_state_file_reap(struct gp_state *state, uint64_t id, bool host)
 	char name[32];
 
 	state_file_name(name, id, host);
-	state_lock_memory(state);
+	if (state_lock_memory(state) < 0)
+		return; /* the next sweep finds it */
 	if (state_file_dead(state, name) && fstatat(state->dir_fd, name, &st, 0) == 0 &&
 	    unlinkat(state->dir_fd, name, 0) == 0 && !host)
 		state->shared->used_bytes -= (uint64_t)st.st_size;
 	state_unlock_memory(state);
 }
 
-void gp_state_memory(struct gp_state *state, uint64_t *ret_used, uint64_t *ret_capacity)
+int gp_state_memory(struct gp_state *state, uint64_t *ret_used, uint64_t *ret_capacity)
 {
-	state_lock_memory(state);
+	int r = state_lock_memory(state);
+
+	if (r < 0)
+		return r;
 	state_sweep(state);
 	*ret_used = state->shared->used_bytes;
 	*ret_capacity = state->shared->capacity_bytes;
 	state_unlock_memory(state);
+	return 0;
 }
 
 static uint64_t state_start_ticks(void)
@@ -281,7 +319,7 @@ static int state_capacity(uint64_t *ret_bytes, struct gp_err *err)
 }
 
 /* Memory lock held. A device without living processes is a new device with a new capacity. */
-static int state_init_shared(struct gp_state *state, struct gp_err *err)
+static int state_found(struct gp_state *state, struct gp_err *err)
 {
 	struct gp_state_shared *shared = state->shared;
 	bool first = shared->magic != GP_STATE_MAGIC;
@@ -304,41 +342,69 @@ static int state_init_shared(struct gp_state *state, struct gp_err *err)
 	return 0;
 }
 
+static int state_init_shared(struct gp_state *state, struct gp_err *err)
+{
+	int r = state_lock_memory(state);
+
+	if (r < 0)
+		return gp_err_sys(err, r, "cannot lock %s", state->path);
+	r = state_found(state, err);
+	state_unlock_memory(state);
+	return r;
+}
+
+/* Objects the last owner of slot @proc left behind must not look alive through our sign of life. */
+static void state_clear_proc(struct gp_state_shared *shared, uint32_t proc)
+{
+	for (uint32_t i = 0; i < GP_STATE_MAX_CHANNELS; i++)
+		if (shared->channels[i].proc == proc)
+			shared->channels[i].in_use = 0;
+	for (uint32_t i = 0; i < GP_STATE_MAX_GROUPS; i++)
+		if (shared->groups[i].proc == proc)
+			shared->groups[i].in_use = 0;
+}
+
 /* A slot whose byte can be locked has no living owner. */
 static int state_take_proc(struct gp_state *state, struct gp_err *err)
 {
-	for (uint32_t i = 0; i < GP_STATE_MAX_PROCS; i++) {
+	int r = gp_state_lock_channels(state);
+
+	if (r < 0)
+		return gp_err_sys(err, r, "cannot lock %s", state->path);
+	r = gp_err_set(err, -EUSERS, "%s: already %d processes on this software device",
+		       state->path, GP_STATE_MAX_PROCS);
+	for (uint32_t i = 0; r < 0 && i < GP_STATE_MAX_PROCS; i++) {
 		struct gp_state_proc *proc = &state->shared->procs[i];
 
 		if (state_byte(state, F_SETLK, F_WRLCK, GP_STATE_ALIVE + (off_t)i) < 0)
 			continue;
-		/* Objects the last owner left behind must not look alive through our sign of life.
-		 */
-		for (uint32_t k = 0; proc->in_use && k < GP_STATE_MAX_CHANNELS; k++)
-			if (state->shared->channels[k].proc == i)
-				state->shared->channels[k].in_use = 0;
-		for (uint32_t k = 0; proc->in_use && k < GP_STATE_MAX_GROUPS; k++)
-			if (state->shared->groups[k].proc == i)
-				state->shared->groups[k].in_use = 0;
+		if (proc->in_use)
+			state_clear_proc(state->shared, i);
 		proc->in_use = 1;
 		proc->pid = getpid();
 		proc->start_ticks = state_start_ticks();
 		state->proc = i;
-		return 0;
+		r = 0;
 	}
-	return gp_err_set(err, -EUSERS, "%s: already %d processes on this software device",
-			  state->path, GP_STATE_MAX_PROCS);
+	gp_state_unlock_channels(state);
+	return r;
 }
 
 static int state_open_dir(struct gp_state *state, struct gp_err *err)
 {
 	const char *dir = getenv("GPUPRES_SOFT_DIR");
 	struct stat st;
+	int n;
 
 	if (dir && *dir)
-		snprintf(state->path, sizeof(state->path), "%s", dir);
+		n = snprintf(state->path, sizeof(state->path), "%s", dir);
 	else
-		snprintf(state->path, sizeof(state->path), "/dev/shm/gpupres-soft-%u", geteuid());
+		n = snprintf(state->path, sizeof(state->path), "/dev/shm/gpupres-soft-%u",
+			     geteuid());
+	if (n >= (int)sizeof(state->path))
+		return gp_err_set(err, -ENAMETOOLONG,
+				  "GPUPRES_SOFT_DIR is longer than %zu characters",
+				  sizeof(state->path) - 1);
 	if (mkdir(state->path, 0700) < 0 && errno != EEXIST)
 		return gp_err_sys(err, -errno, "cannot create %s", state->path);
 	state->dir_fd = open(state->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -384,16 +450,10 @@ int gp_state_open(struct gp_state *state, struct gp_err *err)
 	pthread_mutex_init(&state->memory_mutex, NULL);
 	pthread_mutex_init(&state->channel_mutex, NULL);
 	r = state_open_files(state, err);
-	if (r == 0) {
-		state_lock_memory(state);
+	if (r == 0)
 		r = state_init_shared(state, err);
-		state_unlock_memory(state);
-	}
-	if (r == 0) {
-		gp_state_lock_channels(state);
+	if (r == 0)
 		r = state_take_proc(state, err);
-		gp_state_unlock_channels(state);
-	}
 	if (r == 0)
 		return 0;
 	if (state->shared != MAP_FAILED)

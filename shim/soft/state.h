@@ -6,8 +6,8 @@
  * state file with the capacity and the channel table.
  *
  * Invariants
- * - An allocation is a file "d.<id>" (device) or "h.<id>" (host location). Whoever uses it (mapping,
- *   handle, fd in flight) holds an open file description with flock(LOCK_SH); so it is dead
+ * - An allocation is a file "d.<id>" (device) or "h.<id>" (host location). Whoever uses it
+ * (mapping, handle, fd in flight) holds an open file description with flock(LOCK_SH); so it is dead
  *   exactly when flock(LOCK_EX) succeeds, however its users died. Only the holder of the memory
  *   lock creates, counts and unlinks files.
  * - The two locks and the signs of life are POSIX record locks on bytes of the file "lock": the
@@ -34,26 +34,26 @@
  * thread sees @stop or the freezer sees the thread. @busy: work is begun and not finished.
  */
 struct gp_gate {
-	uint32_t stop; /* futex; 0 or 1 */
+	uint32_t stop;	 /* futex; 0 or 1 */
 	uint32_t active; /* futex */
 	uint32_t busy;
 };
 
 struct gp_state_proc {
 	uint32_t in_use;
-	int32_t pid; /* for people; liveness is the record lock */
+	int32_t pid;	      /* for people; liveness is the record lock */
 	uint64_t start_ticks; /* /proc/<pid>/stat field 22, for people */
-	uint32_t doorbell; /* futex: bumped when engines should look again */
+	uint32_t doorbell;    /* futex: bumped when engines should look again */
 	uint32_t pad;
 };
 
 struct gp_state_group {
 	uint32_t in_use;
 	uint32_t client, handle;
-	uint32_t engine; /* 1 = GR, 0xb.. = copy */
-	uint32_t proc; /* index of the owner */
+	uint32_t engine;	 /* 1 = GR, 0xb.. = copy */
+	uint32_t proc;		 /* index of the owner */
 	uint32_t kernel_channel; /* handle of the channel whose kernel runs, 0 = none */
-	struct gp_gate gate; /* used by GR groups */
+	struct gp_gate gate;	 /* used by GR groups */
 	uint32_t pad;
 };
 
@@ -63,8 +63,8 @@ struct gp_state_channel {
 	uint32_t group; /* index */
 	uint32_t proc;
 	uint32_t disabled;
-	uint32_t registered; /* UVM knows it: it may run */
-	struct gp_gate gate; /* used by copy channels */
+	uint32_t registered;		/* UVM knows it: it may run */
+	struct gp_gate gate;		/* used by copy channels */
 	uint32_t n_save, n_wfi, n_cilp; /* since creation */
 };
 
@@ -87,28 +87,30 @@ struct gp_state {
 	int lock_fd;
 	struct gp_state_shared *shared;
 	uint32_t proc; /* own slot */
-	pthread_mutex_t memory_mutex, channel_mutex; /* threads of this process; taken before the byte */
+	pthread_mutex_t memory_mutex,
+		channel_mutex; /* threads of this process; taken before the byte */
 };
 
 /*
- * Opens (creating if needed) the directory GPUPRES_SOFT_DIR and takes a process slot. Blocks for
- * the locks. On failure nothing is held. Call once per process.
+ * Opens (creating if needed) the directory GPUPRES_SOFT_DIR and takes a process slot. May block
+ * 10 s for each lock. On failure nothing is held. Call once per process.
  */
 gp_must_check int gp_state_open(struct gp_state *state, struct gp_err *err);
 
 /* Forked child: closes the inherited fds; the parent's slot and locks are untouched. */
 void gp_state_forget(struct gp_state *state);
 
-void gp_state_lock_channels(struct gp_state *state);
+/* -EBUSY when another process kept it for 10 s. */
+gp_must_check int gp_state_lock_channels(struct gp_state *state);
 void gp_state_unlock_channels(struct gp_state *state);
 
 /* True while the process of slot @proc lives. Channel lock held. */
 bool gp_state_proc_alive(struct gp_state *state, uint32_t proc);
 
 /*
- * Makes an allocation file of @bytes (multiple of 2 MiB), counted against the capacity unless @host.
- * Returns a CLOEXEC fd that holds the shared lock, and *@ret_id; -ENOMEM when over the capacity
- * even after a sweep; other negative errno.
+ * Makes an allocation file of @bytes (multiple of 2 MiB), counted against the capacity unless
+ * @host. Returns a CLOEXEC fd that holds the shared lock, and *@ret_id; -ENOMEM when over the
+ * capacity even after a sweep; other negative errno.
  */
 gp_must_check int gp_state_file_create(struct gp_state *state, uint64_t bytes, bool host,
 				       uint64_t *ret_id);
@@ -123,10 +125,12 @@ gp_must_check int gp_state_file_identify(struct gp_state *state, int fd, uint64_
 /* Unlinks allocation @id if nobody uses it any more; to be called after letting go of it. */
 void gp_state_file_reap(struct gp_state *state, uint64_t id, bool host);
 
-/* Sweeps the dead, then reports exactly. */
-void gp_state_memory(struct gp_state *state, uint64_t *ret_used, uint64_t *ret_capacity);
+/* Sweeps the dead, then reports exactly. -EBUSY as above. */
+gp_must_check int gp_state_memory(struct gp_state *state, uint64_t *ret_used,
+				  uint64_t *ret_capacity);
 
-/* Futexes on words shared between processes. Wait: -ETIMEDOUT, else 0 (spurious wakeups possible). */
+/* Futexes on words shared between processes. Wait: -ETIMEDOUT, else 0 (spurious wakeups possible).
+ */
 int gp_futex_wait(uint32_t *word, uint32_t value, uint64_t timeout_ns);
 void gp_futex_wake(uint32_t *word);
 

@@ -2,11 +2,11 @@
 #ifndef GP_SHIM_SOFT_VM_H
 #define GP_SHIM_SOFT_VM_H
 /*
- * Addresses and physical memory of the process. A device address is a host address: a reservation is a
- * PROT_NONE mapping, a mapping puts an allocation file (state.h) there.
+ * Addresses and physical memory of the process. A device address is a host address: a reservation
+ * is a PROT_NONE mapping, a mapping puts an allocation file (state.h) there.
  *
- * What keeps an allocation alive here: each handle has a PROT_NONE mapping of the file (the "holder",
- * which costs no descriptor), each mapping maps it. Every one of them pins an open file
+ * What keeps an allocation alive here: each handle has a PROT_NONE mapping of the file (the
+ * "holder", which costs no descriptor), each mapping maps it. Every one of them pins an open file
  * description with the shared lock. None is inherited by a forked child (MADV_DONTFORK), so
  * memory given back by the parent is free although a child lives.
  *
@@ -29,16 +29,16 @@ struct gp_vm_file {
 
 enum gp_vm_kind {
 	GP_VM_RESERVED,
-	GP_VM_MAPPED, /* device memory behind a reservation */
-	GP_VM_ALLOC, /* from gp_vm_alloc */
-	GP_VM_HOST, /* from gp_vm_host_alloc */
+	GP_VM_MAPPED,	  /* device memory behind a reservation */
+	GP_VM_ALLOC,	  /* from gp_vm_alloc */
+	GP_VM_HOST,	  /* from gp_vm_host_alloc */
 	GP_VM_REGISTERED, /* host memory of the program */
 };
 
 struct gp_vm_range {
 	uint64_t addr, bytes;
 	enum gp_vm_kind kind;
-	int prot; /* GP_VM_MAPPED */
+	int prot;		 /* GP_VM_MAPPED */
 	struct gp_vm_file *file; /* GP_VM_MAPPED */
 	uint64_t file_offset;
 	uint64_t id; /* unique per allocation: CU_POINTER_ATTRIBUTE_BUFFER_ID */
@@ -62,7 +62,8 @@ gp_must_check int gp_vm_export(const struct gp_vm_file *file);
 /* The descriptor stays the caller's. */
 gp_must_check int gp_vm_import(int fd, struct gp_vm_file **ret_file);
 
-gp_must_check int gp_vm_map(uint64_t addr, uint64_t bytes, uint64_t offset, struct gp_vm_file *file);
+gp_must_check int gp_vm_map(uint64_t addr, uint64_t bytes, uint64_t offset,
+			    struct gp_vm_file *file);
 /* The range must consist of whole mappings. */
 gp_must_check int gp_vm_unmap(uint64_t addr, uint64_t bytes);
 gp_must_check int gp_vm_protect(uint64_t addr, uint64_t bytes, int prot);
@@ -80,8 +81,8 @@ gp_must_check int gp_vm_host_unregister(uint64_t addr);
 bool gp_vm_find(uint64_t addr, struct gp_vm_range *ret_range);
 bool gp_vm_find_mapping(uint64_t addr, struct gp_vm_range *ret_range);
 /*
- * Whether an address, or every byte of a range, is the device's. What is mapped there is not asked: a
- * copy may be queued while the memory of a frozen program is away, as on the card.
+ * Whether an address, or every byte of a range, is the device's. What is mapped there is not asked:
+ * a copy may be queued while the memory of a frozen program is away, as on the card.
  */
 bool gp_vm_is_device(uint64_t addr);
 bool gp_vm_covers(uint64_t addr, uint64_t bytes);

@@ -2,8 +2,8 @@
 #ifndef GP_TESTS_UNIT_SOFT_DEVICE_H
 #define GP_TESTS_UNIT_SOFT_DEVICE_H
 /*
- * What the tests of the software device share: the driver opened by path, a private device directory,
- * child processes that each are a program of their own, shared words to talk through.
+ * What the tests of the software device share: the driver opened by path, a private device
+ * directory, child processes that each are a program of their own, shared words to talk through.
  * The parent never initialises the driver, so that children may.
  */
 #include "base/time.h"
@@ -21,27 +21,35 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MIB		     (1ull << 20)
-#define SOFT_CAPACITY	     (256 * MIB)
-#define SOFT_CTX_BYTES	     (8 * MIB) /* what a context takes */
-#define SOFT_DEADLINE_NS     (20 * GP_NS_PER_SEC)
+#define MIB		 (1ull << 20)
+#define SOFT_CAPACITY	 (256 * MIB)
+#define SOFT_CTX_BYTES	 (8 * MIB) /* what a context takes */
+#define SOFT_DEADLINE_NS (20 * GP_NS_PER_SEC)
 
-#define SOFT_FUNCTIONS(X)                                                                          \
-	X(cuInit) X(cuDeviceGet) X(cuCtxCreate_v2) X(cuCtxDestroy_v2) X(cuCtxSetCurrent)           \
-	X(cuCtxSynchronize) X(cuMemGetInfo_v2) X(cuMemAlloc_v2) X(cuMemFree_v2)                    \
-	X(cuMemAllocAsync) X(cuMemFreeAsync) X(cuMemHostAlloc) X(cuMemFreeHost)                    \
-	X(cuMemcpyHtoD_v2) X(cuMemcpyDtoH_v2) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2)      \
-	X(cuMemcpyDtoDAsync_v2) X(cuMemsetD8_v2) X(cuMemsetD32_v2) X(cuMemsetD8Async)              \
-	X(cuMemsetD32Async) X(cuMemsetD2D32_v2) X(cuMemcpy2D_v2) X(cuMemAddressReserve)            \
-	X(cuMemAddressFree) X(cuMemCreate) X(cuMemRelease) X(cuMemMap) X(cuMemUnmap)               \
-	X(cuMemSetAccess) X(cuMemGetAccess) X(cuMemRetainAllocationHandle)                         \
-	X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle)                          \
-	X(cuMemGetAddressRange_v2) X(cuPointerGetAttribute) X(cuStreamCreate)                      \
-	X(cuStreamDestroy_v2) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamWaitEvent)         \
-	X(cuLaunchHostFunc) X(cuEventCreate) X(cuEventRecord) X(cuEventQuery)                      \
-	X(cuEventSynchronize) X(cuEventElapsedTime_v2) X(cuEventDestroy_v2) X(cuModuleLoadData)    \
-	X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel) X(cuLaunchKernelEx)             \
-	X(cuGetProcAddress_v2) X(cuFuncSetAttribute)
+#define SOFT_FUNCTIONS(X)                                                                                              \
+	X(cuInit)                                                                                                      \
+	X(cuDeviceGet) X(cuCtxCreate_v2) X(cuCtxDestroy_v2) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(                  \
+		cuMemGetInfo_v2) X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemAllocAsync) X(cuMemFreeAsync)                 \
+		X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemcpyHtoD_v2) X(cuMemcpyDtoH_v2) X(                            \
+			cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) X(cuMemcpyDtoDAsync_v2) X(cuMemsetD8_v2)         \
+			X(cuMemsetD32_v2) X(cuMemsetD8Async) X(cuMemsetD32Async) X(cuMemsetD2D32_v2) X(                \
+				cuMemcpy2D_v2) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate)               \
+				X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(                         \
+					cuMemGetAccess) X(cuMemRetainAllocationHandle) X(cuMemExportToShareableHandle) \
+					X(cuMemImportFromShareableHandle) X(cuMemGetAddressRange_v2) X(                \
+						cuPointerGetAttribute) X(cuStreamCreate) X(cuStreamDestroy_v2)         \
+						X(cuStreamQuery) X(cuStreamSynchronize) X(                             \
+							cuStreamWaitEvent) X(cuLaunchHostFunc)                         \
+							X(cuEventCreate) X(cuEventRecord) X(                           \
+								cuEventQuery) X(cuEventSynchronize)                    \
+								X(cuEventElapsedTime_v2) X(                            \
+									cuEventDestroy_v2) X(cuModuleLoadData)         \
+									X(cuModuleUnload) X(                           \
+										cuModuleGetFunction)                   \
+										X(cuLaunchKernel) X(                   \
+											cuLaunchKernelEx)              \
+											X(cuGetProcAddress_v2)         \
+												X(cuFuncSetAttribute)
 
 #define X(name) static __typeof__(name) *p_##name __attribute__((unused));
 SOFT_FUNCTIONS(X)
@@ -196,9 +204,10 @@ static inline void soft_send_fd(int sock, int fd)
 {
 	char byte = 'f', control[CMSG_SPACE(sizeof(int))] = { 0 };
 	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
-	};
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
+			      .msg_controllen = sizeof(control) };
 	struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
 
 	head->cmsg_level = SOL_SOCKET;
@@ -212,9 +221,10 @@ static inline int soft_receive_fd(int sock)
 {
 	char byte, control[CMSG_SPACE(sizeof(int))];
 	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
-	};
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
+			      .msg_controllen = sizeof(control) };
 	int fd;
 
 	CHECK(recvmsg(sock, &msg, MSG_CMSG_CLOEXEC) == 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Freezing on the software device. This program interposes ioctl (it must export its symbols), as a shim
- * does: it passes the driver's requests to rm_ioctl and learns the handles.
+ * Freezing on the software device. This program interposes ioctl (it must export its symbols), as a
+ * shim does: it passes the driver's requests to rm_ioctl and learns the handles.
  */
 #include "shim/soft/rm_abi.h"
 #include "tests/unit/soft_device.h"
@@ -340,7 +340,8 @@ static void test_freeze_when_fault_injected_then_every_second_fails(void)
 	OK(cuCtxSynchronize());
 }
 
-/* The memory goes away under a frozen kernel and comes back elsewhere: the kernel goes on with it. */
+/* The memory goes away under a frozen kernel and comes back elsewhere: the kernel goes on with it.
+ */
 static void test_freeze_when_memory_swapped_under_kernel_then_finishes(void)
 {
 	CUmemGenericAllocationHandle handle;

@@ -50,7 +50,8 @@ static void test_launch_when_vector_add_then_sums(void)
 	OK(cuMemAlloc_v2(&dc, sizeof(c)));
 	OK(cuMemcpyHtoD_v2(da, a, sizeof(a)));
 	OK(cuMemcpyHtoD_v2(db, b, sizeof(b)));
-	OK(cuLaunchKernel(soft_function("vadd"), (N + 127) / 128, 1, 1, 128, 1, 1, 0, NULL, params, NULL));
+	OK(cuLaunchKernel(soft_function("vadd"), (N + 127) / 128, 1, 1, 128, 1, 1, 0, NULL, params,
+			  NULL));
 	OK(cuMemcpyDtoH_v2(c, dc, sizeof(c)));
 	for (int i = 0; i < N; i++)
 		CHECK(c[i] == (float)(3 * i));
@@ -229,7 +230,7 @@ static void test_launch_queue_when_1024_pending_then_caller_blocks(void)
 		deadline.tv_nsec -= 1000000000;
 	}
 	CHECK(pthread_timedjoin_np(thread, NULL, &deadline) != 0);
-	CHECK_EQ(flood_done, 1023);
+	CHECK_EQ(__atomic_load_n(&flood_done, __ATOMIC_SEQ_CST), 1023);
 	spin_end(p);
 	CHECK(pthread_join(thread, NULL) == 0);
 	OK(cuStreamSynchronize(flood_stream));
@@ -297,7 +298,8 @@ static void test_resolve_when_version_or_stream_flag_differs_then_right_symbol(v
 	OK(cuGetProcAddress_v2("cuLaunchKernel", &pfn, 13000,
 			       CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
 	CHECK(pfn == dlsym(soft_handle, "cuLaunchKernel_ptsz"));
-	CHECK_EQ(p_cuGetProcAddress_v2("cuGraphLaunch", &pfn, 13000, 0, &status), CUDA_ERROR_NOT_FOUND);
+	CHECK_EQ(p_cuGetProcAddress_v2("cuGraphLaunch", &pfn, 13000, 0, &status),
+		 CUDA_ERROR_NOT_FOUND);
 	CHECK_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 	CHECK_EQ(p_cuGetProcAddress_v2("cuLaunchKernelEx", &pfn, 9000, 0, &status),
 		 CUDA_ERROR_NOT_FOUND);
