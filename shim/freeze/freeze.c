@@ -44,8 +44,8 @@ int gp_freeze_load(struct gp_freeze *f, struct gp_rm_watch *watch)
 				f->complete = false;
 				return r;
 			}
-			gp_rm_watch_channels(watch, f->channels, f->capacity, &f->n,
-					     &f->generation, &f->complete);
+			gp_rm_watch_channels(watch, f->channels, f->capacity, &f->n, &f->generation,
+					     &f->complete);
 		}
 	}
 	/* A process with a context has channels: none means that we did not see them. */
@@ -96,9 +96,9 @@ void gp_freeze_sample(struct gp_freeze *f, struct gp_rm_watch *watch)
 		const struct gp_rm_channel *c = &f->channels[i];
 
 		if (c->engine == GP_RM_ENGINE_GR && freeze_read(&sub, c->client, c->channel, &s))
-			f->samples[f->n_samples++] = (struct gp_freeze_sample){
-				c->client, c->channel, c->group, s.wfi, s.cta, s.cilp
-			};
+			f->samples[f->n_samples++] =
+				(struct gp_freeze_sample){ c->client, c->channel, c->group,
+							   s.wfi,     s.cta,	  s.cilp };
 	}
 }
 

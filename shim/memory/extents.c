@@ -20,7 +20,8 @@ void gp_extents_init(struct gp_extents *x)
 	pthread_mutex_init(&x->lock, NULL);
 	pthread_cond_init(&x->unpinned, NULL);
 	gp_list_init(&x->roomy);
-	/* At most half of what the process may open is ours; the rest is exported when asked for. */
+	/* At most half of what the process may open is ours; the rest is exported when asked for.
+	 */
 	(void)getrlimit(RLIMIT_NOFILE, &files);
 	x->max_fds = files.rlim_cur > 65536 ? 32768 : (size_t)files.rlim_cur / 2;
 }

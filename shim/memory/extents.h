@@ -47,9 +47,9 @@ struct gp_extents {
 	size_t n, capacity;
 	struct gp_list roomy; /* slabs with a free block */
 	uint64_t next_id;
-	uint64_t bytes;	  /* of all extents */
+	uint64_t bytes;	       /* of all extents */
 	size_t n_fds, max_fds; /* exported ahead */
-	uint64_t *deferred; /* freed by the application, still in use by work under capture */
+	uint64_t *deferred;    /* freed by the application, still in use by work under capture */
 	size_t n_deferred, deferred_capacity;
 };
 

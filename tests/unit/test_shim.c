@@ -23,15 +23,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MIB		(1ull << 20)
-#define WAIT_MS		20000 /* bounds a failing run */
-#define QUIET_MS	50    /* for checks that nothing comes */
-#define JOB		7
-#define PROC		3
-#define BIG_BYTES	(150 * MIB)
-#define DEVICE_MEMORY	"256M"
+#define MIB		 (1ull << 20)
+#define WAIT_MS		 20000 /* bounds a failing run */
+#define QUIET_MS	 50    /* for checks that nothing comes */
+#define JOB		 7
+#define PROC		 3
+#define BIG_BYTES	 (150 * MIB)
+#define DEVICE_MEMORY	 "256M"
 #define MAX_TEST_EXTENTS 128
-#define PATTERN		0x5eed5eedu
+#define PATTERN		 0x5eed5eedu
 
 /* Counts at p[0] until p[1] becomes non-zero. */
 static const char spin_ptx[] =
@@ -42,14 +42,32 @@ static const char spin_ptx[] =
 	"st.volatile.global.u32 [%rd2], %r2;\nld.volatile.global.u32 %r3, [%rd2+4];\n"
 	"setp.eq.s32 %p1, %r3, 0;\n@%p1 bra LOOP;\nret;\n}\n";
 
-#define FUNCTIONS(X)                                                                               \
-	X(cuInit) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize)               \
-	X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemGetInfo_v2) X(cuMemGetAddressRange_v2)             \
-	X(cuMemAllocPitch_v2) X(cuPointerGetAttribute) X(cuMemcpyHtoD_v2) X(cuMemcpyDtoH_v2)       \
-	X(cuMemcpyHtoDAsync_v2) X(cuMemsetD32_v2) X(cuStreamCreate) X(cuStreamDestroy_v2)          \
-	X(cuModuleLoadData) X(cuModuleGetFunction) X(cuLaunchKernel) X(cuGetProcAddress_v2)        \
-	X(cuMemRetainAllocationHandle) X(cuMemCreate) X(cuMemRelease) X(cuStreamSynchronize)       \
-	X(cuDevicePrimaryCtxRelease_v2)
+/* clang-format off */
+#define FUNCTIONS(X) \
+	X(cuInit) \
+	X(cuDevicePrimaryCtxRetain) \
+	X(cuDevicePrimaryCtxRelease_v2) \
+	X(cuCtxSetCurrent) \
+	X(cuCtxSynchronize) \
+	X(cuMemAlloc_v2) \
+	X(cuMemFree_v2) \
+	X(cuMemAllocPitch_v2) \
+	X(cuMemGetInfo_v2) \
+	X(cuMemGetAddressRange_v2) \
+	X(cuPointerGetAttribute) \
+	X(cuMemRetainAllocationHandle) \
+	X(cuMemcpyHtoDAsync_v2) \
+	X(cuMemcpyDtoH_v2) \
+	X(cuMemcpyDtoHAsync_v2) \
+	X(cuMemsetD32_v2) \
+	X(cuStreamCreate) \
+	X(cuStreamDestroy_v2) \
+	X(cuStreamSynchronize) \
+	X(cuModuleLoadData) \
+	X(cuModuleGetFunction) \
+	X(cuLaunchKernel) \
+	X(cuGetProcAddress_v2)
+/* clang-format on */
 
 static struct {
 #define X(name) __typeof__(&name) name;
@@ -116,13 +134,18 @@ static void app_start(void)
 }
 
 /* Starts a kernel that counts in @at and never ends by itself; it counts when this returns. */
-static void app_launch_spin(CUdeviceptr at)
+static void app_launch_spin(CUdeviceptr at, CUstream other)
 {
 	void *params[] = { &at };
+	uint32_t count = 0;
 
 	OK(cuMemsetD32_v2(at, 0, 2));
 	OK(cuCtxSynchronize());
 	OK(cuLaunchKernel(app_spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	while (!count) {
+		OK(cuMemcpyDtoHAsync_v2(&count, at, 4, other));
+		OK(cuStreamSynchronize(other));
+	}
 }
 
 static void app_check_pattern(CUdeviceptr at, size_t bytes, uint32_t pattern)
@@ -151,7 +174,7 @@ static void app_swap(int sock)
 	}
 	OK(cuMemsetD32_v2(big, PATTERN, BIG_BYTES / 4));
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	app_launch_spin(small[0]);
+	app_launch_spin(small[0], stream);
 	say(sock, 1);
 	CHECK_EQ(hear(sock), 2);
 	OK(cuMemAlloc_v2(&more, 2 * MIB)); /* waits at the gate until the job runs again */
@@ -229,7 +252,8 @@ static void app_query(int sock)
 	CHECK_EQ(hear(sock), 4);
 }
 
-/* A child of fork goes on with the driver's own answers, and leaves the parent's connection alone. */
+/* A child of fork goes on with the driver's own answers, and leaves the parent's connection alone.
+ */
 static void app_fork(int sock)
 {
 	CUdeviceptr at;

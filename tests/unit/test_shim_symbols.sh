@@ -6,7 +6,7 @@ set -eu
 shim=$1 symbols=$2
 
 exported=$(nm -D --defined-only "$shim" | awk '{ print $3 }' | LC_ALL=C sort)
-wanted=$({ grep '^cu' "$symbols"; echo gpupres_shim_version; } | LC_ALL=C sort)
+wanted=$({ sed -n 's/^GP_CU.*(\(cu.*\))$/\1/p' "$symbols"; echo gpupres_shim_version; } | LC_ALL=C sort)
 if [ "$exported" != "$wanted" ]; then
 	echo "exported functions differ from $symbols (< lacking, > too many):" >&2
 	d=$(mktemp -d)
