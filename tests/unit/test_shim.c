@@ -15,7 +15,9 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -31,6 +33,9 @@
 #define BIG_BYTES	 (150 * MIB)
 #define DEVICE_MEMORY	 "256M"
 #define MAX_TEST_EXTENTS 128
+#define MANY		 70
+#define CHURN_THREADS	 4
+#define CHURN_CYCLES	 15
 #define PATTERN		 0x5eed5eedu
 
 /* Counts at p[0] until p[1] becomes non-zero. */
@@ -120,6 +125,7 @@ static bool quiet(int fd)
 
 static CUcontext app_context;
 static CUfunction app_spin;
+static atomic_bool app_stop;
 
 static void app_start(void)
 {
@@ -293,9 +299,77 @@ static void app_simple(int sock)
 	}
 }
 
+/* More extents than one message takes. */
+static void app_many(int sock)
+{
+	CUdeviceptr at[MANY];
+
+	app_start();
+	for (uint32_t i = 0; i < MANY; i++) {
+		OK(cuMemAlloc_v2(&at[i], MIB));
+		OK(cuMemsetD32_v2(at[i], PATTERN + i, MIB / 4));
+	}
+	OK(cuCtxSynchronize());
+	say(sock, 1);
+	CHECK_EQ(hear(sock), 2);
+	for (uint32_t i = 0; i < MANY; i++) {
+		app_check_pattern(at[i], MIB, PATTERN + i);
+		OK(cuMemFree_v2(at[i]));
+	}
+	say(sock, 3);
+	CHECK_EQ(hear(sock), 4);
+}
+
+static void *app_churn_thread(void *arg)
+{
+	const int number = *(const int *)arg;
+	CUdeviceptr at[8] = { 0 };
+
+	OK(cuCtxSetCurrent(app_context));
+	for (uint32_t i = 0; !atomic_load(&app_stop); i++) {
+		size_t bytes = i % 3 ? 700 + i % 5000 : MIB + i % MIB;
+		uint32_t pattern = PATTERN + (uint32_t)number * 1000 + i % 8;
+
+		if (at[i % 8]) {
+			app_check_pattern(at[i % 8], 512, pattern);
+			OK(cuMemFree_v2(at[i % 8]));
+		}
+		OK(cuMemAlloc_v2(&at[i % 8], bytes));
+		OK(cuMemsetD32_v2(at[i % 8], pattern, bytes / 4));
+	}
+	for (int i = 0; i < 8; i++) {
+		if (at[i])
+			OK(cuMemFree_v2(at[i]));
+	}
+	return NULL;
+}
+
+/* Threads that allocate, use and free all the time, until told to stop. */
+static void app_churn(int sock)
+{
+	static const int numbers[CHURN_THREADS] = { 0, 1, 2, 3 };
+	pthread_t threads[CHURN_THREADS];
+
+	app_start();
+	for (int i = 0; i < CHURN_THREADS; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, app_churn_thread, (void *)&numbers[i]),
+			 0);
+	say(sock, 1);
+	CHECK_EQ(hear(sock), 2);
+	atomic_store(&app_stop, true);
+	for (int i = 0; i < CHURN_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	say(sock, 3);
+	CHECK_EQ(hear(sock), 4);
+}
+
 static int app_main(const char *what, int sock)
 {
-	if (!strcmp(what, "swap"))
+	if (!strcmp(what, "many"))
+		app_many(sock);
+	else if (!strcmp(what, "churn"))
+		app_churn(sock);
+	else if (!strcmp(what, "swap"))
 		app_swap(sock);
 	else if (!strcmp(what, "need"))
 		app_need(sock);
@@ -763,6 +837,79 @@ static void test_shim_when_scratched_then_can_end(void)
 	OK(cuMemFree_v2(filler));
 }
 
+/* Brings everything back and lets the application run. */
+static void world_restore(void)
+{
+	w.epoch++;
+	world_ask(GP_WIRE_RECREATE, GP_WIRE_RECREATED);
+	while (world_take_extents(false))
+		;
+	world_switch(false);
+	world_ask(GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	w.n_saved = 0;
+	w.epoch++;
+}
+
+static void test_shim_when_extents_are_many_then_all_move(void)
+{
+	uint64_t n;
+
+	world_start_app("many");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	CHECK_EQ(world_evict(&n), 2 * MANY * MIB);
+	CHECK_EQ(n, MANY);
+	world_restore();
+	say(w.talk, 2);
+	CHECK_EQ(hear(w.talk), 3);
+	while (w.memory.n_extents) {
+		struct gp_wire_msg m = world_recv();
+
+		world_note(&m);
+	}
+	say(w.talk, 4);
+	world_end_app();
+}
+
+static void test_shim_when_threads_allocate_then_every_cycle_is_exact(void)
+{
+	world_start_app("churn");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	for (int i = 0; i < CHURN_CYCLES; i++) {
+		world_evict(NULL);
+		world_restore();
+	}
+	say(w.talk, 2);
+	CHECK_EQ(hear(w.talk), 3);
+	say(w.talk, 4);
+	world_end_app();
+}
+
+/* What a program does at its end waits like any other call, and is not left hanging. */
+static void test_shim_when_locked_then_exit_waits_for_unlock(void)
+{
+	int status;
+
+	world_start_app("simple");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	world_evict(NULL);
+	say(w.talk, 0);
+	CHECK(quiet(w.talk));
+	CHECK_EQ(waitpid(w.pid, &status, WNOHANG), 0);
+	world_restore();
+	world_end_app();
+}
+
+static void test_shim_when_preloaded_then_the_same(void)
+{
+	setenv("LD_PRELOAD", getenv("TEST_SHIM"), 1);
+	test_shim_when_asked_about_pointers_then_answers_for_allocations();
+	test_shim_when_swapped_mid_kernel_then_goes_on_bit_exact();
+	unsetenv("LD_PRELOAD");
+}
+
 static void test_shim_when_not_locked_then_refuses_to_move(void)
 {
 	world_start_app("simple");
@@ -819,6 +966,10 @@ int main(int argc, char **argv)
 	test_shim_when_not_locked_then_refuses_to_move();
 	test_shim_when_forked_then_child_is_inert();
 	test_shim_when_scratched_then_can_end();
+	test_shim_when_extents_are_many_then_all_move();
+	test_shim_when_threads_allocate_then_every_cycle_is_exact();
+	test_shim_when_locked_then_exit_waits_for_unlock();
+	test_shim_when_preloaded_then_the_same();
 	test_shim_when_daemon_dies_running_then_goes_on();
 	test_shim_when_daemon_dies_frozen_then_thaws_itself();
 	return 0;
