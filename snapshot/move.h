@@ -56,6 +56,7 @@ struct gp_move {
 	uint64_t first_ns, last_ns;
 	struct gp_wire_moved totals;
 	struct gp_wire_msg report; /* SAVED under construction */
+	uint64_t report_ns;	   /* when its first extent was saved */
 };
 
 /* Bytes of host memory, seen by the device, that gp_move_init wants for @driver's device. */
