@@ -433,15 +433,28 @@ static int move_begin_one(struct gp_move *m, struct gp_link_batch *batch, struct
 	slot = &m->slots[m->n_started++ % GP_MOVE_SLOTS];
 	slot->extent = batch->extents[batch->next++];
 	slot->busy = true;
+	slot->begun = false;
 	slot->saved = NULL;
 	if (!m->first_ns)
 		m->first_ns = gp_now_ns();
 	r = slot_map(m, slot, err);
 	if (r == 0)
 		r = m->loading ? load_begin(m, slot, err) : save_begin(m, slot, err);
-	if (r == 0)
-		move_count(m, slot->saved);
-	return r;
+	if (r < 0)
+		return r;
+	move_count(m, slot->saved);
+	slot->begun = true;
+	return 0;
+}
+
+/* After a failure: what was well under way before it still counts, unless nobody wants it. */
+static void move_finish_begun(struct gp_move *m)
+{
+	while (m->n_finished < m->n_started && m->slots[m->n_finished % GP_MOVE_SLOTS].begun) {
+		if (move_cancelled(m, NULL) || move_finish_one(m, NULL) < 0)
+			return;
+	}
+	move_flush_saved(m);
 }
 
 /* Lets go of everything that was begun and not finished. */
@@ -481,7 +494,8 @@ static int move_batch(struct gp_move *m, struct gp_link_batch *batch, struct gp_
 		while (r == 0 && m->n_finished < m->n_started)
 			r = move_finish_one(m, err);
 	}
-	move_flush_saved(m);
+	if (r == 0)
+		move_flush_saved(m);
 	return r;
 }
 
@@ -504,6 +518,7 @@ int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_ms
 			r = move_batch(m, &batch, err);
 	} while (r == 0 && !batch.last);
 	if (r < 0) {
+		move_finish_begun(m);
 		move_abandon(m);
 		if (!batch.last)
 			gp_link_discard(proc->link);

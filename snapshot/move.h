@@ -27,6 +27,7 @@
 struct gp_move_slot {
 	struct gp_link_extent extent;
 	bool busy, mapped; /* busy: owns the import */
+	bool begun;	   /* all its work is queued: it can be finished */
 	CUdeviceptr at;	   /* its own address range, as large as the device */
 	CUstream stream;   /* shared with other slots */
 	CUevent hashed, done;
