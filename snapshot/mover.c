@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 
-#define MOVER_OWN_CHANNELS 512 /* of this process; a CUDA process has 20 to 256 (FACTS 1) */
+#define MOVER_OWN_CHANNELS 512 /* of this process; a CUDA process has 20 to 256 */
 
 static struct gp_proc *mover_find(struct gp_mover *m, uint32_t id)
 {
@@ -92,8 +92,7 @@ static int mover_link(struct gp_mover *m, const struct gp_wire_msg *request, int
 }
 
 /* Room for a switch of all processes at once is made here, not when they are frozen. */
-static int mover_channels(struct gp_mover *m, const struct gp_wire_msg *request,
-			  struct gp_err *err)
+static int mover_channels(struct gp_mover *m, const struct gp_wire_msg *request, struct gp_err *err)
 {
 	struct gp_proc *proc = mover_get(m, request->header.proc, err);
 	size_t total = 0;

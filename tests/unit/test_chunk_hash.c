@@ -112,7 +112,8 @@ static void test_hash_when_one_bit_flips_then_half_of_the_hash_flips(void)
 	fill_random(7);
 	before = hash();
 	for (size_t place = 0; place < 18; place++) {
-		size_t word = 2 * (rows[place / 6] * GP_HASH_LANES + lanes[place / 2 % 3]) + place % 2;
+		size_t word =
+			2 * (rows[place / 6] * GP_HASH_LANES + lanes[place / 2 % 3]) + place % 2;
 
 		for (int bit = 0; bit < 64; bit += 7) {
 			int flipped;

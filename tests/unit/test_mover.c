@@ -104,12 +104,24 @@ static pid_t spawn_mover(const char *socket, const char *arena, const char *swap
 			 const char *swap_max)
 {
 	char path[512];
-	char *argv[] = { path,		"--socket", (char *)(uintptr_t)socket,
-			 "--device",	"0",	    "--kind",
-			 "soft",	"--driver", driver_path,
-			 "--arena",	(char *)(uintptr_t)arena, "--swap-dir",
-			 (char *)(uintptr_t)swap_dir, "--swap-max", (char *)(uintptr_t)swap_max,
-			 "--log-level", "warn",	    NULL };
+	char *argv[] = { path,
+			 "--socket",
+			 (char *)(uintptr_t)socket,
+			 "--device",
+			 "0",
+			 "--kind",
+			 "soft",
+			 "--driver",
+			 driver_path,
+			 "--arena",
+			 (char *)(uintptr_t)arena,
+			 "--swap-dir",
+			 (char *)(uintptr_t)swap_dir,
+			 "--swap-max",
+			 (char *)(uintptr_t)swap_max,
+			 "--log-level",
+			 "warn",
+			 NULL };
 	pid_t pid;
 
 	snprintf(path, sizeof(path), "%s/libexec/gpupres/gpupres-mover", getenv("GP_BUILD"));
