@@ -1,0 +1,566 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shim/control/control.h"
+
+#include "base/log.h"
+#include "base/rm/abi.h"
+#include "base/time.h"
+#include "base/wire/wire.h"
+#include "shim/control/serve.h"
+#include "shim/memory/move.h"
+#include "shim/shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#define CONTROL_REPORT_NS	(5 * GP_NS_PER_MS)
+#define CONTROL_THAW_GRACE_NS	(10 * GP_NS_PER_SEC)
+#define CONTROL_THAW_RETRY_NS	(1 * GP_NS_PER_SEC)
+#define CONTROL_SEND_TIMEOUT_S	5
+#define CONTROL_STOP_TIMEOUT_S	2
+#define CONTROL_ALLOC_WAIT_S	60
+#define CONTROL_ALLOC_WAIT_MAX_S 86400
+#define CONTROL_FD_FLOOR	256 /* low numbers are the program's */
+
+enum control_note {
+	CONTROL_NOTE_ATTACH = 1,
+	CONTROL_NOTE_MEMORY = 2,
+	CONTROL_NOTE_CHANNELS = 4,
+	CONTROL_NOTE_NEED = 8,
+	CONTROL_NOTE_STOP = 16,
+};
+
+void gp_control_init(struct gp_control *c)
+{
+	pthread_condattr_t attr;
+
+	*c = (struct gp_control){ .sock = -1, .wake = -1, .device = -1 };
+	gp_link_init(&c->to_mover);
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->serving, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->answered, &attr);
+	pthread_condattr_destroy(&attr);
+	gp_list_init(&c->needs);
+}
+
+void gp_control_lock_all(struct gp_control *c)
+{
+	pthread_mutex_lock(&c->lock);
+}
+
+void gp_control_unlock_all(struct gp_control *c)
+{
+	pthread_mutex_unlock(&c->lock);
+}
+
+void gp_control_forget(struct gp_control *c)
+{
+	gp_link_close(&c->to_mover);
+	gp_close_fd(&c->sock);
+	gp_close_fd(&c->wake);
+	gp_control_init(c);
+}
+
+/* ---- application threads ---- */
+
+/* A note that is already there needs no second wakeup. */
+static void control_note(struct gp_control *c, unsigned int note)
+{
+	uint64_t one = 1;
+
+	if (!atomic_load_explicit(&c->running, memory_order_acquire) ||
+	    (atomic_load_explicit(&c->notes, memory_order_relaxed) & note) ||
+	    (atomic_fetch_or(&c->notes, note) & note))
+		return;
+	/* Only a counter at its maximum refuses, and then the thread wakes anyway. */
+	if (write(c->wake, &one, sizeof(one)) < 0)
+		return;
+}
+
+void gp_control_note_memory(struct gp_control *c)
+{
+	control_note(c, CONTROL_NOTE_MEMORY);
+}
+
+void gp_control_note_ioctl(struct gp_control *c, unsigned long request)
+{
+	if (request == GP_RM_IOC_ALLOC || request == GP_RM_IOC_FREE ||
+	    request == GP_UVM_REGISTER_CHANNEL)
+		control_note(c, CONTROL_NOTE_CHANNELS);
+}
+
+bool gp_control_attach(struct gp_control *c, CUcontext context, CUdevice device)
+{
+	int expected = -1;
+
+	if (atomic_load_explicit(&c->device, memory_order_relaxed) == device)
+		return true;
+	if (!atomic_compare_exchange_strong(&c->device, &expected, device))
+		return expected == device;
+	atomic_store(&c->context, context);
+	control_note(c, CONTROL_NOTE_ATTACH);
+	return true;
+}
+
+static uint64_t control_alloc_wait_ns(void)
+{
+	const char *text = getenv("GPUPRES_ALLOC_WAIT");
+	unsigned long seconds = CONTROL_ALLOC_WAIT_S;
+	char *end;
+
+	if (text && *text >= '0' && *text <= '9') {
+		seconds = strtoul(text, &end, 10);
+		if (*end || seconds > CONTROL_ALLOC_WAIT_MAX_S)
+			seconds = CONTROL_ALLOC_WAIT_S;
+	}
+	return seconds * GP_NS_PER_SEC;
+}
+
+/* Lock held. Waits for the answer to @need, the loss of the daemon or the deadline. */
+static void control_await(struct gp_control *c, const struct gp_need *need)
+{
+	struct timespec ts = { (time_t)(need->deadline_ns / GP_NS_PER_SEC),
+			       (long)(need->deadline_ns % GP_NS_PER_SEC) };
+	int r = 0;
+
+	while (!need->answered && c->connected && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&c->answered, &c->lock, &ts);
+}
+
+bool gp_control_need(struct gp_control *c, struct gp_need *need)
+{
+	uint64_t began = gp_now_ns(), locked_ns;
+	bool granted;
+
+	/* Our own job may be the one that had to yield: what then passes is not waiting. */
+	gp_gate_pass(&gp_shim.gate);
+	locked_ns = gp_now_ns() - began;
+	if (!need->deadline_ns)
+		need->deadline_ns = began + control_alloc_wait_ns();
+	need->deadline_ns += locked_ns;
+	pthread_mutex_lock(&c->lock);
+	need->sent = need->answered = need->granted = false;
+	need->cookie = ++c->next_cookie;
+	gp_list_add_tail(&c->needs, &need->link);
+	pthread_mutex_unlock(&c->lock);
+	control_note(c, CONTROL_NOTE_NEED);
+
+	pthread_mutex_lock(&c->lock);
+	control_await(c, need);
+	gp_list_del(&need->link);
+	granted = need->granted;
+	pthread_mutex_unlock(&c->lock);
+	if (granted)
+		return true;
+	if (need->answered || gp_now_ns() < need->deadline_ns)
+		return false;
+	/* Timed out. If that was spent locked, the job has its memory back now: one more try. */
+	began = gp_now_ns();
+	gp_gate_pass(&gp_shim.gate);
+	return gp_now_ns() - began > CONTROL_REPORT_NS;
+}
+
+/* ---- control thread ---- */
+
+bool gp_control_send(struct gp_control *c, struct gp_wire_msg *m)
+{
+	struct gp_err err;
+
+	m->header.job = m->header.job ? m->header.job : c->job;
+	m->header.epoch = m->header.epoch ? m->header.epoch : c->epoch;
+	m->header.proc = m->header.proc ? m->header.proc : c->proc;
+	return gp_wire_send(c->sock, m, NULL, 0, &err) == 0;
+}
+
+bool gp_control_send_channels(struct gp_control *c)
+{
+	struct gp_freeze *f = &gp_shim.freeze;
+	struct gp_wire_msg m;
+	size_t next = 0;
+
+	if (!gp_freeze_is_stale(f, gp_shim.interpose.watch))
+		return true;
+	if (gp_freeze_load(f, gp_shim.interpose.watch) < 0)
+		gp_log(GP_LOG_WARN, "not-preemptible", "error=\"no memory for the channel table\"");
+	do {
+		gp_wire_init(&m, GP_WIRE_CHANNELS);
+		next = gp_freeze_describe(f, next, &m.channels);
+		if (!gp_control_send(c, &m))
+			return false;
+	} while (next < f->n);
+	return true;
+}
+
+static bool control_send_memory(struct gp_control *c)
+{
+	struct gp_extents_summary s;
+	struct gp_wire_msg m;
+
+	gp_extents_summary(&gp_shim.extents, &s);
+	gp_wire_init(&m, GP_WIRE_MEMORY);
+	m.memory.movable_bytes = s.bytes;
+	m.memory.n_extents = s.n;
+	m.memory.resident_bytes = gp_resident_bytes(&gp_shim.resident);
+	if (!memcmp(&m.memory, &c->reported, sizeof(m.memory)))
+		return true;
+	c->reported = m.memory;
+	return gp_control_send(c, &m);
+}
+
+/* The driver's calls of this thread run in the context that came first. */
+static bool control_send_attach(struct gp_control *c)
+{
+	CUdevice device = atomic_load(&c->device);
+	size_t total_bytes = 0;
+	struct gp_wire_msg m;
+
+	(void)GP_DRIVER(cuCtxSetCurrent)(atomic_load(&c->context));
+	(void)GP_DRIVER(cuDeviceTotalMem_v2)(&total_bytes, device);
+	gp_wire_init(&m, GP_WIRE_ATTACH);
+	m.attach.device = (uint32_t)device;
+	m.attach.pid = (uint32_t)getpid();
+	m.attach.total_bytes = total_bytes;
+	pthread_mutex_lock(&c->lock);
+	c->attach_cookie = m.header.cookie = ++c->next_cookie;
+	pthread_mutex_unlock(&c->lock);
+	return gp_control_send(c, &m);
+}
+
+static bool control_send_needs(struct gp_control *c)
+{
+	struct gp_wire_msg m;
+	bool ok = true;
+
+	pthread_mutex_lock(&c->lock);
+	gp_list_for_each(need, &c->needs, struct gp_need, link) {
+		if (need->sent || !ok)
+			continue;
+		gp_wire_init(&m, GP_WIRE_NEED);
+		m.header.cookie = need->cookie;
+		m.need.bytes = need->bytes;
+		need->sent = true;
+		ok = gp_control_send(c, &m);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return ok;
+}
+
+void gp_control_answer(struct gp_control *c, const struct gp_wire_msg *m)
+{
+	bool ok = m->header.type == GP_WIRE_OK, known = false;
+
+	pthread_mutex_lock(&c->lock);
+	gp_list_for_each(need, &c->needs, struct gp_need, link) {
+		if (need->sent && need->cookie == m->header.cookie) {
+			need->answered = known = true;
+			need->granted = ok;
+		}
+	}
+	pthread_cond_broadcast(&c->answered);
+	pthread_mutex_unlock(&c->lock);
+	if (!ok && !known && m->header.cookie == c->attach_cookie)
+		gp_log(GP_LOG_WARN, "refused", "error=\"%s\" effect=\"this program runs unmanaged\"",
+		       m->error.text);
+}
+
+/* Whoever waits for the daemon need not wait any longer. */
+static void control_disconnect(struct gp_control *c)
+{
+	gp_close_fd(&c->sock);
+	gp_link_close(&c->to_mover);
+	pthread_mutex_lock(&c->lock);
+	c->connected = false;
+	pthread_cond_broadcast(&c->answered);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void control_lost(struct gp_control *c)
+{
+	struct gp_extents_summary s;
+
+	control_disconnect(c);
+	if (!c->locked) {
+		gp_log(GP_LOG_INFO, "daemon-lost", "effect=\"this program runs unmanaged\"");
+		return;
+	}
+	gp_extents_summary(&gp_shim.extents, &s);
+	if (s.n_released == 0) {
+		c->thaw_ns = gp_now_ns() + CONTROL_THAW_GRACE_NS;
+		return;
+	}
+	gp_log(GP_LOG_ERR, "daemon-lost",
+	       "extents=%u missing=%u effect=\"this program stands still: the memory that was taken "
+	       "away is gone with the daemon\"",
+	       s.n, s.n_released);
+	gp_gate_abandon(&gp_shim.gate);
+}
+
+/* The daemon died while this process was frozen with all its memory. */
+static void control_thaw(struct gp_control *c)
+{
+	struct gp_err err;
+
+	if (gp_freeze_thaw(&gp_shim.freeze, gp_shim.interpose.watch, &err) < 0) {
+		gp_log(GP_LOG_ERR, "thaw-failed", "error=\"%s\"", err.msg);
+		c->thaw_ns = gp_now_ns() + CONTROL_THAW_RETRY_NS;
+		return;
+	}
+	gp_log(GP_LOG_WARN, "thawed", "cause=\"daemon lost\" effect=\"this program runs unmanaged\"");
+	c->thaw_ns = 0;
+	c->locked = false;
+	gp_interpose_hold(false);
+	gp_gate_open(&gp_shim.gate);
+}
+
+/* Takes over the notes, and acts on those that must not wait. */
+static bool control_take_notes(struct gp_control *c)
+{
+	unsigned int notes = atomic_exchange(&c->notes, 0);
+
+	if (notes & CONTROL_NOTE_MEMORY)
+		c->memory_pending = true;
+	if (notes & CONTROL_NOTE_CHANNELS)
+		c->channels_pending = true;
+	if (notes & CONTROL_NOTE_ATTACH) {
+		c->memory_pending = c->channels_pending = true;
+		if (!control_send_attach(c))
+			return false;
+	}
+	return !(notes & CONTROL_NOTE_NEED) || control_send_needs(c);
+}
+
+static uint64_t control_report_due(const struct gp_control *c)
+{
+	return c->memory_pending || c->channels_pending
+		       ? c->memory_reported_ns + CONTROL_REPORT_NS
+		       : 0;
+}
+
+/* What changed since the last report, once the process has a context. */
+static bool control_report(struct gp_control *c)
+{
+	if (!control_report_due(c) || gp_now_ns() < control_report_due(c) || !c->attach_cookie)
+		return true;
+	c->memory_reported_ns = gp_now_ns();
+	c->memory_pending = c->channels_pending = false;
+	c->export_pending = true;
+	return gp_control_send_channels(c) && control_send_memory(c);
+}
+
+static bool control_receive(struct gp_control *c)
+{
+	struct gp_wire_msg m;
+	struct gp_err err;
+	size_t n_fds = 0;
+	int fd = -1, r;
+
+	r = gp_wire_recv(c->sock, &m, &fd, 1, &n_fds, 0, &err);
+	if (r == -ETIMEDOUT)
+		return true;
+	if (r == -EBADMSG)
+		gp_log(GP_LOG_WARN, "bad-message", "error=\"%s\"", err.msg);
+	return r == 0 && gp_serve(c, &m, n_fds ? fd : -1);
+}
+
+static bool control_step_link(struct gp_control *c, bool readable)
+{
+	struct gp_wire_msg m;
+	struct gp_err err;
+
+	if (gp_link_step(&c->to_mover, &gp_shim.extents, readable, &err) == 0)
+		return true;
+	gp_wire_init_reply(&m, GP_WIRE_ERROR,
+			   &(struct gp_wire_msg){ .header = c->to_mover.request });
+	m.error.code = err.code;
+	gp_wire_text(m.error.text, sizeof(m.error.text), err.msg);
+	return gp_control_send(c, &m);
+}
+
+static int control_timeout_ms(const struct gp_control *c)
+{
+	const uint64_t dues[] = { c->thaw_ns, c->attach_cookie ? control_report_due(c) : 0,
+				  gp_link_deadline(&c->to_mover) };
+	uint64_t now = gp_now_ns(), due = UINT64_MAX;
+
+	if (c->export_pending && !c->locked)
+		return 0;
+	for (size_t i = 0; i < GP_ARRAY_SIZE(dues); i++) {
+		if (dues[i] && dues[i] < due)
+			due = dues[i];
+	}
+	if (due == UINT64_MAX)
+		return -1;
+	return due <= now ? 0 : (int)((due - now + GP_NS_PER_MS - 1) / GP_NS_PER_MS);
+}
+
+static void control_drain_wake(const struct gp_control *c)
+{
+	uint64_t count;
+
+	/* EAGAIN: nobody wrote. */
+	if (read(c->wake, &count, sizeof(count)) < 0)
+		return;
+}
+
+/* One round of service; false: the connection is lost. */
+static bool control_turn(struct gp_control *c, const struct pollfd *fds)
+{
+	uint64_t due = gp_link_deadline(&c->to_mover);
+
+	if (fds[0].revents)
+		control_drain_wake(c);
+	if (!control_take_notes(c))
+		return false;
+	if (fds[1].revents && !control_receive(c))
+		return false;
+	if (fds[2].revents && fds[2].fd == c->to_mover.fd) {
+		if (!control_step_link(c, true))
+			return false;
+	} else if (due && gp_now_ns() >= due && !control_step_link(c, false)) {
+		return false;
+	}
+	if (!control_report(c))
+		return false;
+	if (c->export_pending && !c->locked)
+		c->export_pending = gp_move_export_ahead(&gp_shim.extents);
+	return true;
+}
+
+static void *control_main(void *arg)
+{
+	struct gp_control *c = arg;
+
+	pthread_setname_np(pthread_self(), "gpupres");
+	for (;;) {
+		struct pollfd fds[] = { { .fd = c->wake, .events = POLLIN },
+					{ .fd = c->sock, .events = POLLIN },
+					{ .fd = c->to_mover.fd, .events = POLLIN } };
+		bool done;
+
+		if (poll(fds, GP_ARRAY_SIZE(fds), control_timeout_ms(c)) < 0)
+			continue;
+		pthread_mutex_lock(&c->serving);
+		if (!c->stopped && c->sock >= 0 && !control_turn(c, fds))
+			control_lost(c);
+		else if (c->sock < 0 && fds[0].revents)
+			control_drain_wake(c);
+		if (!c->stopped && c->thaw_ns && gp_now_ns() >= c->thaw_ns)
+			control_thaw(c);
+		done = c->stopped || (c->sock < 0 && !c->locked);
+		pthread_mutex_unlock(&c->serving);
+		if (done)
+			return NULL;
+	}
+}
+
+/* Without the daemon a program runs as if we were not there; only what is odd is worth a line. */
+static void control_report_absence(const struct gp_err *err)
+{
+	bool absent = err->code == -ENOENT || err->code == -ECONNREFUSED;
+
+	gp_log(absent ? GP_LOG_DEBUG : GP_LOG_WARN, "unmanaged", "error=\"%s\"", err->msg);
+}
+
+static int control_socket_path(char *buf, size_t buf_bytes, struct gp_err *err)
+{
+	const char *path = getenv("GPUPRES_SOCKET");
+	char dir[PATH_MAX];
+	int r, n;
+
+	if (path && *path) {
+		n = snprintf(buf, buf_bytes, "%s", path);
+	} else {
+		r = gp_wire_runtime_dir(dir, sizeof(dir), err);
+		if (r < 0)
+			return r;
+		n = snprintf(buf, buf_bytes, "%s/shim.sock", dir);
+	}
+	if (n < 0 || (size_t)n >= buf_bytes)
+		return gp_err_set(err, -ENAMETOOLONG, "the path of the daemon's socket is too long");
+	return 0;
+}
+
+static int control_connect(struct gp_control *c, struct gp_err *err)
+{
+	const struct timeval send_timeout = { .tv_sec = CONTROL_SEND_TIMEOUT_S };
+	const char *job = getenv("GPUPRES_JOB");
+	char path[PATH_MAX];
+	int r, high;
+
+	c->job = job ? strtoull(job, NULL, 10) : 0;
+	r = control_socket_path(path, sizeof(path), err);
+	if (r < 0)
+		return r;
+	r = gp_wire_connect(path, GP_ROLE_SHIM, c->job, 0, program_invocation_short_name, err);
+	if (r < 0)
+		return r;
+	high = fcntl(r, F_DUPFD_CLOEXEC, CONTROL_FD_FLOOR);
+	if (high >= 0)
+		close(r);
+	c->sock = high >= 0 ? high : r;
+	(void)setsockopt(c->sock, SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof(send_timeout));
+	return 0;
+}
+
+static int control_spawn(struct gp_control *c, struct gp_err *err)
+{
+	sigset_t all, before;
+	int r;
+
+	c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (c->wake < 0)
+		return gp_err_sys(err, -errno, "cannot make an eventfd");
+	c->connected = true;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&c->thread, NULL, control_main, c);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r)
+		return gp_err_sys(err, -r, "cannot start the control thread");
+	(void)pthread_detach(c->thread);
+	return 0;
+}
+
+int gp_control_start(struct gp_control *c)
+{
+	struct gp_err err;
+	int r = control_connect(c, &err);
+
+	if (r == 0)
+		r = control_spawn(c, &err);
+	if (r < 0) {
+		control_report_absence(&err);
+		gp_control_forget(c);
+		return r;
+	}
+	atomic_store_explicit(&c->running, true, memory_order_release);
+	return 0;
+}
+
+void gp_control_stop(struct gp_control *c)
+{
+	struct timespec deadline;
+	bool locked;
+
+	do {
+		gp_gate_pass_to_exit(&gp_shim.gate);
+		clock_gettime(CLOCK_REALTIME, &deadline);
+		deadline.tv_sec += CONTROL_STOP_TIMEOUT_S;
+		if (pthread_mutex_timedlock(&c->serving, &deadline))
+			return;
+		/* Locked again in between, unless nobody will ever unlock it. */
+		locked = c->locked && c->connected;
+		c->stopped = !locked;
+		pthread_mutex_unlock(&c->serving);
+	} while (locked);
+	control_note(c, CONTROL_NOTE_STOP);
+}

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shim/memory/extents.h"
+
+#include "shim/interpose/driver.h"
+#include "shim/memory/vmm.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* The driver numbers buffers from 1 up; ours have the top bit set. */
+#define EXTENT_BUFFER_ID (1ull << 63)
+
+void gp_extents_init(struct gp_extents *x)
+{
+	struct rlimit files = { .rlim_cur = 1024 };
+
+	*x = (struct gp_extents){ .next_id = 1 };
+	pthread_mutex_init(&x->lock, NULL);
+	pthread_cond_init(&x->unpinned, NULL);
+	gp_list_init(&x->roomy);
+	/* At most half of what the process may open is ours; the rest is exported when asked for. */
+	(void)getrlimit(RLIMIT_NOFILE, &files);
+	x->max_fds = files.rlim_cur > 65536 ? 32768 : (size_t)files.rlim_cur / 2;
+}
+
+void gp_extents_lock_all(struct gp_extents *x)
+{
+	pthread_mutex_lock(&x->lock);
+}
+
+void gp_extents_unlock_all(struct gp_extents *x)
+{
+	pthread_mutex_unlock(&x->lock);
+}
+
+void gp_extents_forget(struct gp_extents *x)
+{
+	/* The list of extents itself is left to the child's end: it may be large. */
+	for (size_t i = 0; i < x->n; i++)
+		gp_close_fd(&x->sorted[i]->fd);
+	x->n = 0;
+	x->bytes = 0;
+	x->n_deferred = 0;
+	gp_list_init(&x->roomy);
+}
+
+/* Index of the first extent that ends after @address. */
+static size_t extents_position(const struct gp_extents *x, uint64_t address)
+{
+	size_t low = 0, high = x->n;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (x->sorted[mid]->address + x->sorted[mid]->bytes <= address)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static struct gp_extent *extents_lookup(const struct gp_extents *x, uint64_t address)
+{
+	size_t i = extents_position(x, address);
+
+	return i < x->n && x->sorted[i]->address <= address ? x->sorted[i] : NULL;
+}
+
+static bool extents_reserve_slot(struct gp_extents *x)
+{
+	size_t capacity = x->capacity ? 2 * x->capacity : 64;
+	struct gp_extent **grown;
+
+	if (x->n < x->capacity)
+		return true;
+	grown = realloc(x->sorted, capacity * sizeof(struct gp_extent *));
+	if (!grown)
+		return false;
+	x->sorted = grown;
+	x->capacity = capacity;
+	return true;
+}
+
+static bool extents_insert(struct gp_extents *x, struct gp_extent *e)
+{
+	size_t i = extents_position(x, e->address);
+
+	if (!extents_reserve_slot(x))
+		return false;
+	memmove(&x->sorted[i + 1], &x->sorted[i], (x->n - i) * sizeof(struct gp_extent *));
+	x->sorted[i] = e;
+	x->n++;
+	x->bytes += e->bytes;
+	e->id = x->next_id++;
+	if (e->slab)
+		gp_list_add_tail(&x->roomy, &e->slab->roomy);
+	return true;
+}
+
+/* Remembered frees inside @e: its addresses may be handed out again. */
+static void extents_forget_deferred(struct gp_extents *x, const struct gp_extent *e)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < x->n_deferred; i++) {
+		if (x->deferred[i] - e->address >= e->bytes)
+			x->deferred[kept++] = x->deferred[i];
+	}
+	x->n_deferred = kept;
+}
+
+/* Takes @e out of the table, once nobody exports it. */
+static void extents_remove(struct gp_extents *x, struct gp_extent *e)
+{
+	size_t i;
+
+	while (e->pinned)
+		pthread_cond_wait(&x->unpinned, &x->lock);
+	extents_forget_deferred(x, e);
+	i = extents_position(x, e->address);
+	memmove(&x->sorted[i], &x->sorted[i + 1], (x->n - i - 1) * sizeof(struct gp_extent *));
+	x->n--;
+	x->bytes -= e->bytes;
+	if (e->fd >= 0)
+		x->n_fds--;
+	if (e->slab)
+		gp_list_del(&e->slab->roomy);
+}
+
+/* Frees @e, which is in no table. */
+static void extent_destroy(struct gp_extent *e)
+{
+	gp_close_fd(&e->fd);
+	if (e->state != GP_EXTENT_RELEASED)
+		GP_DRIVER(cuMemUnmap)(e->address, e->bytes);
+	if (e->state == GP_EXTENT_RESIDENT)
+		GP_DRIVER(cuMemRelease)(e->handle);
+	GP_DRIVER(cuMemAddressFree)(e->address, e->bytes);
+	gp_slab_free(e->slab);
+	free(e);
+}
+
+static struct gp_extent *extent_new(CUcontext context, CUdevice device, uint64_t bytes,
+				    CUresult *ret_error)
+{
+	struct gp_extent *e = malloc(sizeof(*e));
+
+	*ret_error = CUDA_ERROR_OUT_OF_MEMORY;
+	if (!e)
+		return NULL;
+	*e = (struct gp_extent){
+		.bytes = gp_round_up(bytes, GP_CHUNK_BYTES),
+		.asked_bytes = bytes,
+		.context = context,
+		.device = device,
+		.fd = -1,
+	};
+	*ret_error = gp_vmm_alloc(device, e->bytes, &e->address, &e->handle);
+	if (*ret_error != CUDA_SUCCESS) {
+		free(e);
+		return NULL;
+	}
+	return e;
+}
+
+/* Lock held. A block of a slab that exists, or 0. */
+static uint64_t extents_take_small(struct gp_extents *x, CUcontext context, CUdevice device,
+				   uint64_t bytes)
+{
+	gp_list_for_each(slab, &x->roomy, struct gp_slab, roomy) {
+		const struct gp_extent *e = extents_lookup(x, slab->address);
+		uint64_t address;
+
+		if (e->context != context || e->device != device)
+			continue;
+		address = gp_slab_take(slab, bytes);
+		if (!gp_slab_has_room(slab))
+			gp_list_del(&slab->roomy);
+		if (address)
+			return address;
+	}
+	return 0;
+}
+
+/* Adds an extent to the table; for a small allocation as a slab that it takes a block of. */
+static CUresult extents_add(struct gp_extents *x, struct gp_extent *e, uint64_t bytes,
+			    CUdeviceptr *ret_address)
+{
+	bool added;
+
+	if (bytes < GP_EXTENT_OWN_BYTES) {
+		e->slab = gp_slab_new(e->address);
+		*ret_address = e->slab ? gp_slab_take(e->slab, bytes) : 0;
+	} else {
+		*ret_address = e->address;
+	}
+	pthread_mutex_lock(&x->lock);
+	added = *ret_address && extents_insert(x, e);
+	pthread_mutex_unlock(&x->lock);
+	if (added)
+		return CUDA_SUCCESS;
+	extent_destroy(e);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult gp_extents_alloc(struct gp_extents *x, CUcontext context, CUdevice device, uint64_t bytes,
+			  CUdeviceptr *ret_address)
+{
+	struct gp_extent *e;
+	CUresult r;
+
+	if (bytes > UINT64_MAX - GP_CHUNK_BYTES)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (bytes < GP_EXTENT_OWN_BYTES) {
+		uint64_t address;
+
+		pthread_mutex_lock(&x->lock);
+		address = extents_take_small(x, context, device, bytes);
+		pthread_mutex_unlock(&x->lock);
+		if (address) {
+			*ret_address = address;
+			return CUDA_SUCCESS;
+		}
+	}
+	e = extent_new(context, device, bytes, &r);
+	return e ? extents_add(x, e, bytes, ret_address) : r;
+}
+
+/* Lock held. */
+static bool extents_find(const struct gp_extents *x, uint64_t address, struct gp_allocation *ret)
+{
+	const struct gp_extent *e = extents_lookup(x, address);
+
+	if (!e)
+		return false;
+	ret->context = e->context;
+	ret->start = e->address;
+	ret->bytes = e->asked_bytes;
+	if (e->slab && !gp_slab_find(e->slab, address, &ret->start, &ret->bytes))
+		return false;
+	if (address - ret->start >= ret->bytes)
+		return false;
+	ret->buffer_id = EXTENT_BUFFER_ID | e->id << 12 |
+			 (ret->start - e->address) / GP_SLAB_UNIT_BYTES % GP_SLAB_UNITS;
+	return true;
+}
+
+bool gp_extents_find(struct gp_extents *x, uint64_t address, struct gp_allocation *ret)
+{
+	bool found;
+
+	pthread_mutex_lock(&x->lock);
+	found = extents_find(x, address, ret);
+	pthread_mutex_unlock(&x->lock);
+	return found;
+}
+
+bool gp_extents_covers(struct gp_extents *x, uint64_t address)
+{
+	bool covers;
+
+	pthread_mutex_lock(&x->lock);
+	covers = extents_lookup(x, address) != NULL;
+	pthread_mutex_unlock(&x->lock);
+	return covers;
+}
+
+/* Lock held. Another empty slab like that of @e: one is kept for the next small allocation. */
+static bool extents_has_empty_slab(const struct gp_extents *x, const struct gp_extent *e)
+{
+	gp_list_for_each(slab, &x->roomy, struct gp_slab, roomy) {
+		const struct gp_extent *other = extents_lookup(x, slab->address);
+
+		if (slab != e->slab && slab->n_used == 0 && other->context == e->context &&
+		    other->device == e->device)
+			return true;
+	}
+	return false;
+}
+
+/* Lock held. Gives back a block; true if the slab's extent is to go as well. */
+static bool extents_give_small(struct gp_extents *x, struct gp_extent *e)
+{
+	if (gp_list_empty(&e->slab->roomy))
+		gp_list_add_tail(&x->roomy, &e->slab->roomy);
+	return e->slab->n_used == 0 && extents_has_empty_slab(x, e);
+}
+
+CUresult gp_extents_free(struct gp_extents *x, uint64_t address)
+{
+	struct gp_extent *e;
+	bool whole = false;
+
+	pthread_mutex_lock(&x->lock);
+	e = extents_lookup(x, address);
+	if (e && e->slab && gp_slab_give(e->slab, address)) {
+		whole = extents_give_small(x, e);
+	} else if (e && !e->slab && e->address == address) {
+		whole = true;
+	} else {
+		pthread_mutex_unlock(&x->lock);
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (whole)
+		extents_remove(x, e);
+	pthread_mutex_unlock(&x->lock);
+	if (whole)
+		extent_destroy(e);
+	return CUDA_SUCCESS;
+}
+
+CUresult gp_extents_defer(struct gp_extents *x, uint64_t address)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&x->lock);
+	for (size_t i = 0; i < x->n_deferred; i++) {
+		if (x->deferred[i] == address)
+			r = CUDA_ERROR_INVALID_VALUE;
+	}
+	if (r == CUDA_SUCCESS && x->n_deferred == x->deferred_capacity) {
+		size_t capacity = x->deferred_capacity ? 2 * x->deferred_capacity : 64;
+		uint64_t *grown = realloc(x->deferred, capacity * sizeof(*grown));
+
+		if (grown) {
+			x->deferred = grown;
+			x->deferred_capacity = capacity;
+		} else {
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+		}
+	}
+	if (r == CUDA_SUCCESS)
+		x->deferred[x->n_deferred++] = address;
+	pthread_mutex_unlock(&x->lock);
+	return r;
+}
+
+bool gp_extents_deferred_take(struct gp_extents *x, uint64_t *ret_address)
+{
+	bool taken;
+
+	pthread_mutex_lock(&x->lock);
+	taken = x->n_deferred > 0;
+	if (taken)
+		*ret_address = x->deferred[--x->n_deferred];
+	pthread_mutex_unlock(&x->lock);
+	return taken;
+}
+
+bool gp_extents_has_deferred(struct gp_extents *x)
+{
+	bool any;
+
+	pthread_mutex_lock(&x->lock);
+	any = x->n_deferred > 0;
+	pthread_mutex_unlock(&x->lock);
+	return any;
+}
+
+void gp_extents_drop_context(struct gp_extents *x, CUcontext context)
+{
+	struct gp_extent *gone;
+
+	do {
+		gone = NULL;
+		pthread_mutex_lock(&x->lock);
+		for (size_t i = 0; i < x->n && !gone; i++) {
+			if (x->sorted[i]->context == context)
+				gone = x->sorted[i];
+		}
+		if (gone)
+			extents_remove(x, gone);
+		pthread_mutex_unlock(&x->lock);
+		if (gone)
+			extent_destroy(gone);
+	} while (gone);
+}
+
+void gp_extents_summary(struct gp_extents *x, struct gp_extents_summary *ret)
+{
+	*ret = (struct gp_extents_summary){ 0 };
+	pthread_mutex_lock(&x->lock);
+	ret->bytes = x->bytes;
+	ret->n = (uint32_t)x->n;
+	for (size_t i = 0; i < x->n; i++)
+		ret->n_released += x->sorted[i]->state == GP_EXTENT_RELEASED;
+	pthread_mutex_unlock(&x->lock);
+}

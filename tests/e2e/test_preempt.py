@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every test program is preempted with its memory at five random moments, twice in a row, and
+must print what it prints undisturbed. At least three of the five must interrupt a kernel."""
+import os
+import random
+import re
+import time
+
+import harness
+from harness import Daemon, check
+
+N_PREEMPTIONS = 5
+MIN_MID_KERNEL = 3
+SEED = int(os.environ.get("GP_SEED", "0")) or int(time.time())
+PROGRAMS = ["vecadd", "matmul", "reduce", "histogram", "nbody", "mandelbrot", "blackscholes", "mlp",
+            "streams"]
+
+
+def result_of(daemon, ident):
+    code = daemon.wait(ident)
+    output = daemon.logs(ident)
+    check(code == 0, "job %d: exit %d: %s" % (ident, code, output))
+    match = re.search(r"hash=(\S+)", output)
+    check(match, "no result line: " + output)
+    return match.group(1)
+
+
+def undisturbed(daemon, name):
+    begin = time.monotonic()
+    ident = daemon.program(name)
+    daemon.wait_memory(ident)
+    started = time.monotonic()
+    result = result_of(daemon, ident)
+    return result, started - begin, time.monotonic() - started
+
+
+def preempted(daemon, name, seconds, rng):
+    """Splits the undisturbed run time in five slots and preempts at a random moment of each."""
+    ident = daemon.program(name)
+    daemon.wait_memory(ident)
+    ran, mid = 0.0, 0
+    moments = []
+    for i in range(N_PREEMPTIONS):
+        moment = seconds * 0.85 * (i + rng.random()) / N_PREEMPTIONS
+        time.sleep(max(0.0, moment - ran))  # the moment is the stimulus, nothing is awaited
+        ran = max(moment, ran)
+        report = daemon.json("preempt", str(ident))
+        check(report["state"] == "swapped", "state %s" % report["state"])
+        check(report["report"]["total_bytes"] > 0, "nothing was saved")
+        check(daemon.job(ident)["device_bytes"] == 0, "memory left on the device")
+        mid += report["report"]["mid_kernel"] == "yes"
+        moments.append("%.2f%s" % (moment, "*" if report["report"]["mid_kernel"] == "yes" else ""))
+        daemon.ctl("resume", str(ident))
+    return result_of(daemon, ident), mid, moments
+
+
+def preempt_program(name):
+    rng = random.Random("%d %s" % (SEED, name))
+    with Daemon() as daemon:
+        daemon.note_free()
+        expected, _, seconds = undisturbed(daemon, name)
+        for turn in range(2):
+            got, mid, moments = preempted(daemon, name, seconds, rng)
+            print("     %s: %.2f s, preempted at %s (* in a kernel)" %
+                  (name, seconds, " ".join(moments)), flush=True)
+            check(got == expected, "%s: %s after preemption, %s without (seed %d)" %
+                  (name, got, expected, SEED))
+            check(mid >= MIN_MID_KERNEL, "%s: only %d of %d preemptions hit a kernel (seed %d)" %
+                  (name, mid, N_PREEMPTIONS, SEED))
+        daemon.check_nothing_leaked()
+
+
+for program in PROGRAMS:
+    globals()["test_preempt_%s" % program] = lambda name=program: preempt_program(name)
+
+harness.main()
