@@ -138,6 +138,6 @@ void gp_exec_assertfail(struct gp_exec_warp *w, const struct gp_exec_ins *in, ui
 	fprintf(stderr,
 		"%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
 		(const char *)(uintptr_t)file[l], (unsigned int)line[l],
-		(const char *)(uintptr_t)func[l], block[0], block[1], block[2], w->tid[0][l],
-		w->tid[1][l], w->tid[2][l], (const char *)(uintptr_t)message[l]);
+		(const char *)(uintptr_t)func[l], block[0], block[1], block[2], w->tids->tid[0][l],
+		w->tids->tid[1][l], w->tids->tid[2][l], (const char *)(uintptr_t)message[l]);
 }

@@ -145,7 +145,8 @@ enum gp_exec_const_kind {
 	GP_EXEC_CONST_VALUE,
 	GP_EXEC_CONST_GLOBAL,	  /* + address of global .index */
 	GP_EXEC_CONST_PARAM,	  /* + address of the launch's parameters */
-	GP_EXEC_CONST_PARAM_LOAD, /* .width_bits of the parameters at .value */
+	GP_EXEC_CONST_PARAM_LOAD, /* .index bits of the parameters at .value */
+	GP_EXEC_CONST_SREG,	  /* special register .index, the same in the whole block */
 };
 
 struct gp_exec_const {

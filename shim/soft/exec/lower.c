@@ -354,12 +354,16 @@ static uint32_t lower_sreg(struct gp_lower *L, const char *name, uint32_t bits)
 {
 #define LOWER_SREG_NAME(id, text) text,
 	static const char *const names[] = { GP_EXEC_SREGS(LOWER_SREG_NAME) };
+	struct gp_exec_const want = { .kind = GP_EXEC_CONST_SREG, .width_bits = bits };
 	uint32_t temp = gp_lower_temp(L, bits);
 	struct gp_exec_ins *in;
 
 	for (size_t i = 0; i < GP_ARRAY_SIZE(names); i++) {
 		if (strcmp(names[i], name) != 0)
 			continue;
+		want.index = (uint32_t)i;
+		if (i >= GP_EXEC_SREG_NTID_X && i <= GP_EXEC_SREG_NCTAID_Z)
+			return gp_lower_const(L, &want);
 		in = gp_lower_emit3(L, GP_EXEC_OP_sreg, temp, GP_EXEC_NONE, GP_EXEC_NONE);
 		in->aux = (uint8_t)i;
 		in->imm = bits;
