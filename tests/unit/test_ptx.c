@@ -39,10 +39,10 @@ static void test_kernel_info_when_parsed_then_as_declared(void)
 
 static void test_globals_when_bound_then_pointers_are_patched(void)
 {
-	static const char text[] = HEAD
-		".global .align 4 .u32 t[3] = {7, 8, 9};\n.const .f32 f = 0f3FC00000;\n"
-		".global .align 8 .u64 p[2] = {generic(t)+4, t};\n.global .b8 z[100];\n"
-		".global .s16 m[4] = {{-1, 2}, {3, 4}};\n";
+	static const char text[] =
+		HEAD ".global .align 4 .u32 t[3] = {7, 8, 9};\n.const .f32 f = 0f3FC00000;\n"
+		     ".global .align 8 .u64 p[2] = {generic(t)+4, t};\n.global .b8 z[100];\n"
+		     ".global .s16 m[4] = {{-1, 2}, {3, 4}};\n";
 	struct gp_ptx_module *module;
 	const struct gp_ptx_global *g;
 	struct gp_err err;
@@ -102,9 +102,9 @@ static void test_scopes_when_nested_then_names_are_local(void)
 
 static void test_unsupported_opcode_when_reached_then_named_with_line(void)
 {
-	static const char text[] = HEAD
-		".visible .entry k()\n{\n.reg .b32 %r<4>;\nmov.u32 %r1, 1;\n"
-		"frobnicate.sync.b32 %r1, {%r2, %r3}, [%r1];\nret;\n}\n";
+	static const char text[] =
+		HEAD ".visible .entry k()\n{\n.reg .b32 %r<4>;\nmov.u32 %r1, 1;\n"
+		     "frobnicate.sync.b32 %r1, {%r2, %r3}, [%r1];\nret;\n}\n";
 	struct gp_exec_scratch *scratch = gp_exec_scratch_new();
 	struct gp_exec_launch launch = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
 	struct gp_ptx_module *module;

@@ -63,7 +63,8 @@ static int block_memory(struct gp_exec_scratch *scratch, const struct gp_exec_la
 			  block_shared_bytes(launch, code)) ||
 	    block_reserve(&scratch->local, &scratch->local_cap,
 			  warps * GP_EXEC_LANES * code->local_bytes))
-		return gp_err_set(err, -ENOMEM, "kernel '%s': no memory for a block of %llu threads",
+		return gp_err_set(err, -ENOMEM,
+				  "kernel '%s': no memory for a block of %llu threads",
 				  code->kernel->info.name, (unsigned long long)threads);
 	return 0;
 }
@@ -147,9 +148,9 @@ static void block_init_warp(struct gp_exec_scratch *scratch, uint32_t index)
 		.tids = &scratch->tids[index],
 		.spin_limit = 1024,
 	};
-	w->alive = scratch->n_threads - first >= GP_EXEC_LANES ?
-			   UINT32_MAX :
-			   (1u << (scratch->n_threads - first)) - 1;
+	w->alive = scratch->n_threads - first >= GP_EXEC_LANES
+			   ? UINT32_MAX
+			   : (1u << (scratch->n_threads - first)) - 1;
 }
 
 static int block_run(struct gp_exec_scratch *scratch)

@@ -2,10 +2,10 @@
 #ifndef GP_SHIM_SOFT_EXEC_OPS_MEM_H
 #define GP_SHIM_SOFT_EXEC_OPS_MEM_H
 /*
- * Loads, stores, atomics. Device addresses are host addresses; .shared ones are offsets, turned into
- * addresses first and checked there, because a wrong one would hit the host program's memory rather
- * than a hole. x86 gives plain loads and stores acquire and release order, so the memory-order
- * qualifiers need code only in fences and atomics. Included once, by ops.c.
+ * Loads, stores, atomics. Device addresses are host addresses; .shared ones are offsets, turned
+ * into addresses first and checked there, because a wrong one would hit the host program's memory
+ * rather than a hole. x86 gives plain loads and stores acquire and release order, so the
+ * memory-order qualifiers need code only in fences and atomics. Included once, by ops.c.
  */
 #include "shim/soft/exec/ops.h"
 
@@ -182,7 +182,7 @@ static inline void ops_copy_out(void *to, const void *from, size_t bytes)
 	int n = in->aux;                                                                           \
 	_Alignas(32) T buf[4];                                                                     \
 	for (int k = 0; k < n; k++)                                                                \
-		reg[k] = field[k] == GP_EXEC_NONE ? NULL : gp_exec_lanes(w, field[k])
+	reg[k] = field[k] == GP_EXEC_NONE ? NULL : gp_exec_lanes(w, field[k])
 
 #define OPS_LOAD_VECTOR(T)                                                                         \
 	OPS_VECTOR_REGS(T);                                                                        \
@@ -192,9 +192,8 @@ static inline void ops_copy_out(void *to, const void *from, size_t bytes)
 
 #define OPS_STORE_VECTOR(T)                                                                        \
 	OPS_VECTOR_REGS(T);                                                                        \
-	OPS_EACH(for (int k = 0; k < n; k++) buf[k] = reg[k] ? reg[k][l] : 0;                      \
-		 ops_copy_out((void *)(uintptr_t)(a[l] + (uint64_t)imm), buf,                      \
-			      (size_t)n * sizeof(T)))
+	OPS_EACH(for (int k = 0; k < n; k++) buf[k] = reg[k] ? reg[k][l] : 0; ops_copy_out(        \
+			 (void *)(uintptr_t)(a[l] + (uint64_t)imm), buf, (size_t)n * sizeof(T)))
 
 #define DEF_VECTOR(size, T)                                                                        \
 	OP(ldv_##size)                                                                             \
@@ -267,10 +266,10 @@ OP(isspace)
 	for (int l = 0; l < GP_EXEC_LANES; l++) {
 		bool is_shared = a[l] - shared < w->shared_bytes;
 		bool is_local = a[l] - local < local_bytes;
-		bool hit = in->aux == GP_PTX_SPACE_SHARED  ? is_shared :
-			   in->aux == GP_PTX_SPACE_LOCAL   ? is_local :
-			   in->aux == GP_PTX_SPACE_GLOBAL ? !is_shared && !is_local :
-							     false;
+		bool hit = in->aux == GP_PTX_SPACE_SHARED   ? is_shared
+			   : in->aux == GP_PTX_SPACE_LOCAL  ? is_local
+			   : in->aux == GP_PTX_SPACE_GLOBAL ? !is_shared && !is_local
+							    : false;
 
 		bits |= hit ? 1u << l : 0;
 	}

@@ -90,9 +90,9 @@ static uint32_t sreg_lane(const struct gp_exec_warp *w, unsigned int id, int l)
 /* .aux is the register, .imm the width of the destination in bits. */
 void gp_exec_sreg(struct gp_exec_warp *w, const struct gp_exec_ins *in, uint32_t mask)
 {
-	bool per_lane = in->aux <= GP_EXEC_SREG_TID_Z || in->aux == GP_EXEC_SREG_LANEID ||
-			(in->aux >= GP_EXEC_SREG_LANEMASK_EQ &&
-			 in->aux <= GP_EXEC_SREG_LANEMASK_GT);
+	bool per_lane =
+		in->aux <= GP_EXEC_SREG_TID_Z || in->aux == GP_EXEC_SREG_LANEID ||
+		(in->aux >= GP_EXEC_SREG_LANEMASK_EQ && in->aux <= GP_EXEC_SREG_LANEMASK_GT);
 	uint64_t uniform = per_lane ? 0 : sreg_warp(w, in->aux);
 	uint32_t *narrow = gp_exec_lanes(w, in->d);
 	uint64_t *wide = gp_exec_lanes(w, in->d);

@@ -18,9 +18,9 @@ struct gp_exec_warp {
 	uint8_t *local; /* of lane 0 */
 	uint64_t local_stride;
 	uint64_t shared_bytes;
-	uint32_t carry;	 /* condition code, a bit per lane */
-	uint32_t alive;	 /* lanes that have not exited */
-	uint32_t barred; /* lanes waiting at a block barrier */
+	uint32_t carry;	  /* condition code, a bit per lane */
+	uint32_t alive;	  /* lanes that have not exited */
+	uint32_t barred;  /* lanes waiting at a block barrier */
 	uint32_t waiting; /* lanes waiting for others of their warp */
 	uint32_t index;
 	uint32_t spins; /* back edges taken while other lanes stood elsewhere */
