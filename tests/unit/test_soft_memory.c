@@ -103,6 +103,8 @@ static void test_create_when_full_then_out_of_memory_until_released(void)
 	OK(cuMemFree_v2(p));
 	OK(cuMemRelease(second));
 	CHECK_EQ(soft_free_bytes(), SOFT_CAPACITY - SOFT_CTX_BYTES);
+	CHECK_EQ(p_cuMemRelease(second), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(p_cuMemRelease(0xdeadbeef0ull), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void test_remap_when_extent_replaced_then_same_address_other_memory(void)
