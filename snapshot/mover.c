@@ -158,9 +158,11 @@ static int mover_unlink(struct gp_mover *m, const struct gp_wire_msg *request, s
 	if (!proc)
 		return gp_err_set(err, -ESRCH, "process %u is not known", request->header.proc);
 	gp_proc_hang_up(proc);
+	/* Once queued it is the worker's, and may be gone already. */
+	gp_list_del(&proc->list);
 	r = gp_worker_queue(&m->worker, request, proc, err);
-	if (r == 0)
-		gp_list_del(&proc->list);
+	if (r < 0)
+		gp_list_add_tail(&m->procs, &proc->list);
 	return r;
 }
 

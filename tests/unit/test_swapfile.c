@@ -13,7 +13,7 @@
 #define N_BUFFERS 4
 
 static char *buffers;
-static char disk_dir[256], shm_dir[] = "/dev/shm/gpupres-test-XXXXXX";
+static char disk_dir[256], shm_dir[] = "/dev/shm/gpupres-swapfile-XXXXXX";
 
 static char *buffer(uint32_t i)
 {
