@@ -294,8 +294,10 @@ static int save_begin(struct gp_move *m, struct gp_move_slot *slot, struct gp_er
 		return gp_err_set(err, -EBADMSG, "the process sent extent %llu twice",
 				  (unsigned long long)slot->extent.id);
 	slot->saved = gp_saved_new(slot->extent.id, n_chunks);
-	if (!slot->saved || gp_image_reserve(&m->proc->image, GP_MOVE_SLOTS) < 0)
-		return gp_err_sys(err, -ENOMEM, "record of %u chunks", n_chunks);
+	if (!slot->saved || gp_image_reserve(&m->proc->image, GP_MOVE_SLOTS) < 0) {
+		gp_err_sys(err, -ENOMEM, "record of %u chunks", n_chunks);
+		return -ENOMEM;
+	}
 	r = gp_hasher_launch(&m->hasher, slot->at, n_chunks, slot->sums, slot->device_sums,
 			     m->hash_stream, err);
 	if (r < 0)
@@ -380,9 +382,11 @@ static int load_begin(struct gp_move *m, struct gp_move_slot *slot, struct gp_er
 	int r = 0;
 
 	slot->saved = gp_image_find(&m->proc->image, slot->extent.id);
-	if (!slot->saved)
-		return gp_err_set(err, -ENOENT, "extent %llu has no saved copy",
-				  (unsigned long long)slot->extent.id);
+	if (!slot->saved) {
+		gp_err_set(err, -ENOENT, "extent %llu has no saved copy",
+			   (unsigned long long)slot->extent.id);
+		return -ENOENT;
+	}
 	if (slot->saved->n_chunks != n_chunks)
 		return gp_err_set(
 			err, -EBADMSG, "extent %llu has %u chunks, but %u were saved of it",
@@ -555,6 +559,7 @@ int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_ms
 	m->loading = request->header.type == GP_WIRE_LOAD;
 	m->first_ns = m->last_ns = 0;
 	m->n_started = m->n_finished = 0;
+	m->unread = false;
 	memset(&m->totals, 0, sizeof(m->totals));
 	gp_wire_init_reply(&m->report, GP_WIRE_SAVED, request);
 	do {
@@ -565,11 +570,17 @@ int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_ms
 	if (r < 0) {
 		move_finish_begun(m);
 		move_abandon(m);
-		if (!batch.last)
-			gp_link_discard(proc->link);
+		m->unread = !batch.last;
 		return r;
 	}
 	m->totals.ns = m->first_ns ? m->last_ns - m->first_ns : 0;
 	*ret_totals = m->totals;
 	return 0;
+}
+
+void gp_move_discard(struct gp_move *m)
+{
+	if (m->unread)
+		gp_link_discard(m->proc->link);
+	m->unread = false;
 }

@@ -54,6 +54,7 @@ struct gp_move {
 	struct gp_proc *proc;
 	const struct gp_wire_msg *request;
 	bool loading;
+	bool unread; /* it failed and its shim may have sent more */
 	uint64_t first_ns, last_ns;
 	struct gp_wire_moved totals;
 	struct gp_wire_msg report; /* SAVED under construction */
@@ -79,5 +80,10 @@ void gp_move_fini(struct gp_move *move);
 gp_must_check int gp_move_run(struct gp_move *move, struct gp_proc *proc,
 			      const struct gp_wire_msg *request, struct gp_wire_moved *ret_totals,
 			      struct gp_err *err);
+/*
+ * To be called after a failed move, once the failure was reported: takes what else its shim sends,
+ * so that it is not stuck. Blocks up to GP_LINK_TIMEOUT_MS.
+ */
+void gp_move_discard(struct gp_move *move);
 
 #endif

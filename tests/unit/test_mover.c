@@ -472,8 +472,8 @@ static void test_save_when_no_room_is_left_then_error_and_nothing_is_lost(void)
 	stop_mover();
 }
 
-/* Overwrites the first chunks of the mover's nameless swap file. */
-static void corrupt_swapfile(void)
+/* Spoils a byte of the second chunk of the mover's nameless swap file, or cuts the file there. */
+static void spoil_swapfile(bool cut)
 {
 	char path[600], target[512];
 	bool found = false;
@@ -496,7 +496,10 @@ static void corrupt_swapfile(void)
 			continue;
 		fd = open(path, O_WRONLY | O_CLOEXEC);
 		CHECK(fd >= 0);
-		CHECK_EQ(pwrite(fd, "rot", 3, 2 * MIB + 4096), 3);
+		if (cut)
+			CHECK_EQ(ftruncate(fd, 2 * MIB), 0);
+		else
+			CHECK_EQ(pwrite(fd, "rot", 3, 2 * MIB + 4096), 3);
 		CHECK_EQ(fsync(fd), 0); /* the mover reads with O_DIRECT */
 		close(fd);
 		found = true;
@@ -514,12 +517,88 @@ static void test_load_when_disk_rots_then_error_names_extent_and_chunk(void)
 	save_all(&m);
 	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
 	CHECK_EQ(m.save_done.disk_bytes, 34 * MIB);
-	corrupt_swapfile();
+	spoil_swapfile(false);
 	load_all(&m);
 	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
 	CHECK_EQ(m.error.code, -EBADMSG);
 	CHECK(strstr(m.error.text, "extent 1 chunk 0")); /* the second chunk on disk */
 	CHECK_EQ(meminfo().swap_used_bytes, 34 * MIB);	 /* kept until DROP */
+	destroy_all();
+	stop_mover();
+}
+
+static void test_load_when_disk_fails_then_error_names_the_folder(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("4M", "64M");
+	create_all();
+	save_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	spoil_swapfile(true);
+	load_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -EIO);
+	CHECK(strstr(m.error.text, folder));
+	CHECK_EQ(meminfo().arena_used_bytes, 4 * MIB);
+	drop();
+	CHECK_EQ(meminfo().arena_used_bytes + meminfo().swap_used_bytes, 0);
+	destroy_all();
+	stop_mover();
+}
+
+/* The shim goes on after the move has failed: it is answered, and the next move
+ * works.
+ */
+static void test_save_when_it_failed_early_then_the_rest_is_let_go(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("2M", "0");
+	create_all();
+	request(GP_WIRE_SAVE);
+	send_extents(0, 2, false);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -ENOSPC);
+	send_extents(2, 1, false);
+	send_extents(3, 2, true);
+	drop();
+	request(GP_WIRE_SAVE);
+	send_extents(0, 1, true);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	CHECK_EQ(m.save_done.n_extents, 1);
+	destroy_all();
+	stop_mover();
+}
+
+static void test_save_when_an_extent_comes_twice_then_refused(void)
+{
+	struct gp_wire_msg m;
+	int fds[2];
+
+	start_mover("64M", "0");
+	create_all();
+	request(GP_WIRE_SAVE);
+	init_request(&m, GP_WIRE_EXTENTS);
+	m.extents.n = 2;
+	m.extents.last = 1;
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(dev.export_handle(&fds[i], extents[1].handle,
+					   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+			 CUDA_SUCCESS);
+		m.extents.entries[i] = (struct gp_wire_extent){ 1, extents[1].bytes, 0 };
+	}
+	CHECK_EQ(gp_wire_send(mover.link, &m, fds, 2, NULL), 0);
+	close(fds[0]);
+	close(fds[1]);
+	receive(mover.link, &m);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -EBADMSG);
+	drop();
+	CHECK_EQ(meminfo().arena_used_bytes, 0);
 	destroy_all();
 	stop_mover();
 }
@@ -738,6 +817,9 @@ int main(void)
 	test_save_when_saved_copy_exists_then_only_changes_are_copied();
 	test_save_when_no_room_is_left_then_error_and_nothing_is_lost();
 	test_load_when_disk_rots_then_error_names_extent_and_chunk();
+	test_load_when_disk_fails_then_error_names_the_folder();
+	test_save_when_it_failed_early_then_the_rest_is_let_go();
+	test_save_when_an_extent_comes_twice_then_refused();
 	test_move_when_process_dies_then_error_and_everything_let_go();
 	test_unlink_when_move_waits_then_move_ends_at_once();
 	test_save_when_shim_cannot_export_then_its_error();
