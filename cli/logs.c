@@ -212,18 +212,12 @@ static int logs_loop(struct logs *l, int watch, int signals, bool foreground,
 	}
 }
 
-int gp_logs_follow(struct gp_client *c, uint64_t job, bool json, bool foreground,
-		   struct gp_wire_job *ret, struct gp_err *err)
+static int logs_follow(struct logs *l, bool foreground, struct gp_wire_job *ret, struct gp_err *err)
 {
-	gp_auto_fd int file = -1, watch = -1, signals = -1;
+	gp_auto_fd int watch = -1, signals = -1;
 	struct gp_wire_msg msg;
-	struct logs l;
 	int r;
 
-	r = logs_open(&l, c, job, json, err);
-	file = l.file;
-	if (r < 0)
-		return r;
 	if (foreground) {
 		sigset_t set;
 
@@ -236,11 +230,24 @@ int gp_logs_follow(struct gp_client *c, uint64_t job, bool json, bool foreground
 			return gp_err_sys(err, -errno, "cannot receive signals");
 	}
 	gp_wire_init(&msg, GP_WIRE_WAIT);
-	msg.header.job = job;
-	r = gp_client_send(c, &msg, -1, err);
+	msg.header.job = l->job;
+	r = gp_client_send(l->client, &msg, -1, err);
 	if (r < 0)
 		return r;
-	l.wait_cookie = msg.header.cookie;
-	watch = logs_watch(&l);
-	return logs_loop(&l, watch, signals, foreground, ret, err);
+	l->wait_cookie = msg.header.cookie;
+	watch = logs_watch(l);
+	return logs_loop(l, watch, signals, foreground, ret, err);
+}
+
+int gp_logs_follow(struct gp_client *c, uint64_t job, bool json, bool foreground,
+		   struct gp_wire_job *ret, struct gp_err *err)
+{
+	struct logs l;
+	int r;
+
+	r = logs_open(&l, c, job, json, err);
+	if (r == 0)
+		r = logs_follow(&l, foreground, ret, err);
+	gp_close_fd(&l.file);
+	return r;
 }

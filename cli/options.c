@@ -231,7 +231,7 @@ static int options_take(struct gp_options *o, char **argv, int *i, struct gp_err
 					  opt->name, opt->value);
 		(*i)++;
 	}
-	return options_set(o, opt, value, err);
+	return options_set(o, opt, value ? value : "", err);
 }
 
 static int options_take_command(struct gp_options *o, const char *word, struct gp_err *err)

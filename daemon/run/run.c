@@ -455,7 +455,6 @@ static void run_loop(struct run *run)
 
 int gp_run(const struct gp_run_options *options, struct gp_err *err)
 {
-	gp_auto_fd int epoll_fd = -1, signal_fd = -1, knock_fd = -1, tree_fd = -1;
 	struct run run = {
 		.options = options,
 		.epoll_fd = -1,
@@ -467,19 +466,18 @@ int gp_run(const struct gp_run_options *options, struct gp_err *err)
 
 	gp_link_init(&run.link, options->socket, options->job);
 	r = run_init_process(err);
-	if (r < 0)
-		return r;
-	r = run_init_fds(&run, err);
-	epoll_fd = run.epoll_fd;
-	signal_fd = run.signal_fd;
-	knock_fd = run.knock_fd;
-	tree_fd = run.tree_fd;
-	if (r < 0)
-		return r;
-	run_knock(&run);
-	if (run.link.sock < 0)
-		run_start(&run);
-	run_loop(&run);
+	if (r == 0)
+		r = run_init_fds(&run, err);
+	if (r == 0) {
+		run_knock(&run);
+		if (run.link.sock < 0)
+			run_start(&run);
+		run_loop(&run);
+	}
 	gp_link_close(&run.link);
-	return 0;
+	gp_close_fd(&run.tree_fd);
+	gp_close_fd(&run.knock_fd);
+	gp_close_fd(&run.signal_fd);
+	gp_close_fd(&run.epoll_fd);
+	return r;
 }

@@ -128,33 +128,44 @@ static void tree_signal_one(const struct tree_node *node, int signo, struct gp_t
 		result->n_refused++;
 }
 
+/* All descendants, breadth first: the array grows while it is walked. */
+static int tree_list(struct tree *t, struct gp_err *err)
+{
+	int r = tree_add_children(t, getpid(), err);
+
+	for (size_t i = 0; r == 0 && i < t->n; i++)
+		r = tree_add_children(t, t->nodes[i].pid, err);
+	return r;
+}
+
+/* Signals those descendants that are not in @done yet, and adds them. */
+static int tree_signal_new(struct tree *done, int signo, struct gp_tree_result *result,
+			   struct gp_err *err)
+{
+	struct tree found = { 0 };
+	int r = tree_list(&found, err);
+
+	for (size_t i = 0; r == 0 && i < found.n; i++) {
+		if (tree_has(done, found.nodes[i].pid))
+			continue;
+		tree_signal_one(&found.nodes[i], signo, result);
+		r = tree_add(done, found.nodes[i].pid, found.nodes[i].parent, err);
+	}
+	free(found.nodes);
+	return r;
+}
+
 int gp_tree_signal(int signo, struct gp_tree_result *ret, struct gp_err *err)
 {
-	gp_auto_free struct tree_node *done_nodes = NULL;
 	struct tree done = { 0 };
+	size_t n_before;
+	int r = 0, pass = 0;
 
 	*ret = (struct gp_tree_result){ 0 };
-	for (int pass = 0; pass < TREE_MAX_PASSES; pass++) {
-		gp_auto_free struct tree_node *nodes = NULL;
-		size_t n_before = done.n;
-		struct tree found = { 0 };
-		int r = tree_add_children(&found, getpid(), err);
-
-		/* found grows while it is walked: breadth first. */
-		for (size_t i = 0; r == 0 && i < found.n; i++)
-			r = tree_add_children(&found, found.nodes[i].pid, err);
-		nodes = found.nodes;
-		for (size_t i = 0; r == 0 && i < found.n; i++) {
-			if (tree_has(&done, found.nodes[i].pid))
-				continue;
-			tree_signal_one(&found.nodes[i], signo, ret);
-			r = tree_add(&done, found.nodes[i].pid, found.nodes[i].parent, err);
-			done_nodes = done.nodes;
-		}
-		if (r < 0)
-			return r;
-		if (done.n == n_before)
-			break;
-	}
-	return 0;
+	do {
+		n_before = done.n;
+		r = tree_signal_new(&done, signo, ret, err);
+	} while (r == 0 && done.n != n_before && ++pass < TREE_MAX_PASSES);
+	free(done.nodes);
+	return r;
 }

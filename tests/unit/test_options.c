@@ -127,8 +127,7 @@ static void test_bad_usage_is_refused_in_one_line(void)
 		"submit --env =v x",
 		"submit --name= x",
 		"submit --name 12 x",
-		"submit --name "
-		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef x",
+		"submit --name=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef x",
 		"submit --follow x",
 		"run --wait x",
 		"preempt --to running 1",
