@@ -25,7 +25,9 @@
 #define JOB	   3
 #define TIMEOUT_MS 30000
 #define MIB	   (1ull << 20)
-#define N_EXTENTS  5
+#define N_EXTENTS  5  /* of several sizes */
+#define N_SMALL	   40 /* of one chunk, behind them: more than the mover has slots */
+#define N_ALL	   (N_EXTENTS + N_SMALL)
 
 extern char **environ;
 
@@ -47,7 +49,7 @@ static struct extent {
 	CUmemGenericAllocationHandle handle;
 	uint32_t seed; /* of its contents; every third chunk is zero */
 	bool saved;
-} extents[N_EXTENTS];
+} extents[N_ALL];
 
 static char folder[256], state_dir[] = "/dev/shm/gpupres-mover-XXXXXX", driver_path[512];
 
@@ -319,7 +321,7 @@ static void destroy_all(void)
 static void send_extents(uint32_t first, uint32_t n, bool last)
 {
 	struct gp_wire_msg m;
-	int fds[N_EXTENTS];
+	int fds[N_ALL];
 
 	init_request(&m, GP_WIRE_EXTENTS);
 	m.extents.n = n;
@@ -348,7 +350,7 @@ static void collect_saved(struct gp_wire_msg *m)
 		if (m->header.type != GP_WIRE_SAVED)
 			return;
 		for (uint32_t i = 0; i < m->saved.n; i++) {
-			CHECK(m->saved.ids[i] < N_EXTENTS);
+			CHECK(m->saved.ids[i] < N_ALL);
 			extents[m->saved.ids[i]].saved = true;
 		}
 	}
@@ -469,6 +471,45 @@ static void test_save_when_no_room_is_left_then_error_and_nothing_is_lost(void)
 	drop();
 	CHECK_EQ(meminfo().arena_used_bytes + meminfo().swap_used_bytes, 0);
 	destroy_all();
+	stop_mover();
+}
+
+static void test_move_when_extents_are_many_then_all_bytes_come_back(void)
+{
+	struct gp_wire_meminfo before;
+	struct gp_wire_msg m;
+
+	start_mover("20M", "64M");
+	before = meminfo();
+	for (uint32_t i = N_EXTENTS; i < N_ALL; i++) {
+		extents[i].bytes = GP_CHUNK_BYTES;
+		extents[i].saved = false;
+		create(&extents[i]);
+		fill(&extents[i], 500 + i);
+	}
+	request(GP_WIRE_SAVE);
+	send_extents(N_EXTENTS, 30, false);
+	send_extents(N_EXTENTS + 30, N_SMALL - 30, true);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	CHECK_EQ(m.save_done.n_extents, N_SMALL);
+	CHECK_EQ(m.save_done.arena_bytes, 20 * MIB);
+	for (uint32_t i = N_EXTENTS; i < N_ALL; i++) {
+		CHECK(extents[i].saved);
+		destroy(&extents[i]);
+	}
+	CHECK_EQ(meminfo().free_bytes, before.free_bytes);
+	for (uint32_t i = N_EXTENTS; i < N_ALL; i++)
+		create(&extents[i]);
+	request(GP_WIRE_LOAD);
+	send_extents(N_EXTENTS + 17, N_SMALL - 17, false); /* in another order */
+	send_extents(N_EXTENTS, 17, true);
+	expect(&m, GP_WIRE_LOAD_DONE);
+	CHECK_EQ(m.load_done.n_extents, N_SMALL);
+	for (uint32_t i = N_EXTENTS; i < N_ALL; i++) {
+		CHECK(intact(&extents[i]));
+		destroy(&extents[i]);
+	}
 	stop_mover();
 }
 
@@ -785,7 +826,7 @@ static void open_device(void)
 	dev.export_handle = (__typeof__(dev.export_handle))dlsym(dev.driver.library,
 								 "cuMemExportToShareableHandle");
 	CHECK(dev.create && dev.export_handle);
-	for (uint32_t i = 0; i < N_EXTENTS; i++)
+	for (uint32_t i = 0; i < N_ALL; i++)
 		CHECK_EQ(dev.driver.cuMemAddressReserve(&extents[i].at, 32 * MIB, 0, 0, 0),
 			 CUDA_SUCCESS);
 }
@@ -815,6 +856,7 @@ int main(void)
 	open_device();
 	test_save_when_arena_is_small_then_all_bytes_come_back();
 	test_save_when_saved_copy_exists_then_only_changes_are_copied();
+	test_move_when_extents_are_many_then_all_bytes_come_back();
 	test_save_when_no_room_is_left_then_error_and_nothing_is_lost();
 	test_load_when_disk_rots_then_error_names_extent_and_chunk();
 	test_load_when_disk_fails_then_error_names_the_folder();
