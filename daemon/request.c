@@ -163,9 +163,11 @@ static void request_logs(struct gp_peer *peer, const struct gp_wire_msg *msg, st
 	char path[PATH_MAX];
 
 	gp_job_path(job, "log", path, sizeof(path));
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* Who follows a job asks before the supervisor has opened its log: both must find one file.
+	 */
+	fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0) {
-		gp_peer_send_error(peer, msg, -errno, "job %" PRIu64 " has no log yet (%s)",
+		gp_peer_send_error(peer, msg, -errno, "cannot open the log of job %" PRIu64 ": %s",
 				   job->id, path);
 		return;
 	}

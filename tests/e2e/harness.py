@@ -17,7 +17,7 @@ import traceback
 BUILD = os.environ.get("GP_BUILD") or os.path.join(os.getcwd(), "build", "dev")
 CTL = os.path.join(BUILD, "bin", "gpupresctl")
 DAEMON = os.path.join(BUILD, "bin", "gpupresd")
-PROGRAMS = os.path.join(BUILD, "testdata", "cuda")
+PROGRAMS = os.path.join(BUILD, "testdata", os.environ.get("GP_PROGRAMS", "cuda"))
 MIB = 1 << 20
 
 
@@ -42,9 +42,9 @@ def wait_until(condition, message, seconds=60):
 
 
 class Daemon:
-    """A gpupresd --user of its own, with its own software device."""
+    """A gpupresd --user of its own, with its own software device, or on the card."""
 
-    def __init__(self, memory="1G", arena="1G", args=(), env=None, fresh_from=None):
+    def __init__(self, memory="1G", arena="1G", args=(), env=None, fresh_from=None, device="soft"):
         self.dir = fresh_from.dir if fresh_from else tempfile.mkdtemp(prefix="gp-e2e-")
         self.soft = "/dev/shm/gp-e2e-%d-%s" % (os.getpid(), os.path.basename(self.dir))
         self.env = dict(os.environ, GPUPRES_SOFT_DIR=self.soft, GPUPRES_SOFT_MEMORY=memory,
@@ -53,7 +53,7 @@ class Daemon:
         self.env.update(env or {})
         self.log_path = self.dir + "/gpupresd.log"
         os.makedirs(self.dir + "/swap", exist_ok=True)
-        argv = [DAEMON, "--user", "--device", "soft", "--runtime-dir", self.dir + "/run",
+        argv = [DAEMON, "--user", "--device", device, "--runtime-dir", self.dir + "/run",
                 "--state-dir", self.dir + "/state", "--swap-dir", self.dir + "/swap",
                 "--arena", arena, "--log-level", "debug", *args]
         with open(self.log_path, "ab") as log:

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "snapshot/link.h"
+
+#include "base/size.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+int gp_link_prepare(int link, struct gp_err *err)
+{
+	struct timeval limit = { .tv_sec = GP_LINK_TIMEOUT_MS / 1000 };
+
+	if (setsockopt(link, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0)
+		return gp_err_sys(err, -errno, "the link is no socket");
+	return 0;
+}
+
+static void link_close_fds(const int *fds, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		close(fds[i]);
+}
+
+static int link_ack(int link, const struct gp_wire_msg *extents, struct gp_err *err)
+{
+	struct gp_wire_msg ack;
+
+	gp_wire_init_reply(&ack, GP_WIRE_EXTENTS_ACK, extents);
+	ack.extents_ack.n = extents->extents.n;
+	for (uint32_t i = 0; i < extents->extents.n; i++)
+		ack.extents_ack.bytes += extents->extents.entries[i].bytes;
+	return gp_wire_send(link, &ack, NULL, 0, err);
+}
+
+static int link_check_extent(const struct gp_wire_extent *e, const struct gp_driver *driver,
+			     struct gp_err *err)
+{
+	/* Ids go back to the daemon in 32 bits. */
+	if (e->id > UINT32_MAX || e->bytes == 0 || e->bytes % GP_CHUNK_BYTES ||
+	    e->bytes > driver->total_bytes)
+		return gp_err_set(err, -EBADMSG,
+				  "extent %llu of %llu bytes at 0x%llx is not possible",
+				  (unsigned long long)e->id, (unsigned long long)e->bytes,
+				  (unsigned long long)e->address);
+	return 0;
+}
+
+/* Closes all of @fds, imported or not. */
+static int link_import(const struct gp_driver *driver, const struct gp_wire_extents *m, int *fds,
+		       struct gp_link_batch *batch, struct gp_err *err)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < m->n; i++) {
+		const struct gp_wire_extent *e = &m->entries[i];
+		struct gp_link_extent *x = &batch->extents[i];
+
+		if (r == 0)
+			r = link_check_extent(e, driver, err);
+		if (r == 0) {
+			x->id = e->id;
+			x->n_chunks = (uint32_t)(e->bytes / GP_CHUNK_BYTES);
+			r = gp_driver_check(
+				driver,
+				driver->cuMemImportFromShareableHandle(
+					&x->handle, (void *)(uintptr_t)fds[i],
+					CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+				"cannot import an extent: cuMemImportFromShareableHandle", err);
+			batch->n += r == 0;
+		}
+		close(fds[i]);
+	}
+	return r;
+}
+
+/* The next EXTENTS message of @epoch with its fds; stale ones are acknowledged and let go. */
+static int link_next(int link, uint64_t epoch, struct gp_wire_msg *m, int *fds, size_t *n_fds,
+		     struct gp_err *err)
+{
+	int r;
+
+	for (;;) {
+		r = gp_wire_recv(link, m, fds, GP_WIRE_MAX_FDS, n_fds, GP_LINK_TIMEOUT_MS, err);
+		if (r < 0)
+			return gp_err_prepend(err, "link to the process");
+		if (m->header.type != GP_WIRE_EXTENTS) {
+			link_close_fds(fds, *n_fds);
+			return gp_err_set(err, -EBADMSG, "link to the process: unexpected %s",
+					  gp_wire_name(m->header.type));
+		}
+		/* 0: the shim does not count; it then has at most one move under way. */
+		if (m->header.epoch == 0 || m->header.epoch >= epoch)
+			return 0;
+		link_close_fds(fds, *n_fds);
+		r = link_ack(link, m, err);
+		if (r < 0)
+			return r;
+	}
+}
+
+int gp_link_receive(int link, const struct gp_driver *driver, uint64_t epoch,
+		    struct gp_link_batch *batch, struct gp_err *err)
+{
+	int fds[GP_WIRE_MAX_FDS];
+	struct gp_wire_msg m;
+	struct gp_err why = { 0 };
+	size_t n_fds = 0;
+	int r, acked;
+
+	batch->n = batch->next = 0;
+	batch->last = true;
+	r = link_next(link, epoch, &m, fds, &n_fds, err);
+	if (r < 0)
+		return r;
+	batch->last = m.extents.last;
+	if (n_fds != m.extents.n) {
+		link_close_fds(fds, n_fds);
+		r = gp_err_set(err, -EBADMSG, "%u extents came with %zu descriptors", m.extents.n,
+			       n_fds);
+	} else {
+		r = link_import(driver, &m.extents, fds, batch, err);
+	}
+	if (r == 0 && m.extents.error < 0)
+		r = gp_err_sys(err, m.extents.error, "the process could not hand over its memory");
+	acked = link_ack(link, &m, &why);
+	if (r == 0 && acked < 0) {
+		batch->last = true;
+		r = acked;
+		if (err)
+			*err = why;
+	}
+	if (r < 0)
+		gp_link_batch_drop(driver, batch);
+	return r;
+}
+
+void gp_link_batch_drop(const struct gp_driver *driver, struct gp_link_batch *batch)
+{
+	for (; batch->next < batch->n; batch->next++)
+		driver->cuMemRelease(batch->extents[batch->next].handle);
+}
+
+void gp_link_discard(int link)
+{
+	int fds[GP_WIRE_MAX_FDS];
+	struct gp_wire_msg m;
+	size_t n_fds = 0;
+
+	do {
+		if (link_next(link, 0, &m, fds, &n_fds, NULL) < 0)
+			return;
+		link_close_fds(fds, n_fds);
+		if (link_ack(link, &m, NULL) < 0)
+			return;
+	} while (!m.extents.last);
+}
+
+bool gp_link_readable(int link)
+{
+	struct pollfd p = { .fd = link, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
