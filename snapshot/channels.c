@@ -223,7 +223,8 @@ int gp_channel_switch_thaw(struct gp_channel_switch *sw, const struct gp_rm_subd
 	if (channel_list_reserve(&sw->all, total) < 0)
 		return gp_err_sys(err, -ENOMEM, "list of %zu channels", total);
 	sw->all.n = 0;
-	/* Both lists: the table may have changed since, and a repeated thaw has only the current. */
+	/* Both lists: the table may have changed since, and a repeated thaw has only the current.
+	 */
 	for (size_t i = 0; i < n; i++) {
 		channel_list_append(&sw->all, &tables[i]->frozen);
 		channel_list_append(&sw->all, &tables[i]->current);

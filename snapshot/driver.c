@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -92,8 +93,7 @@ int gp_driver_open(struct gp_driver *d, const struct gp_driver_options *o, struc
 	memset(d, 0, sizeof(*d));
 	d->soft = o->soft;
 	snprintf(ordinal, sizeof(ordinal), "%u", o->device);
-	if (!o->soft && (setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1) < 0 ||
-			 setenv("CUDA_VISIBLE_DEVICES", ordinal, 1) < 0))
+	if (!o->soft && setenv("CUDA_VISIBLE_DEVICES", ordinal, 1) < 0)
 		return gp_err_sys(err, -errno, "cannot set CUDA_VISIBLE_DEVICES");
 	d->library = dlopen(o->path, RTLD_NOW | RTLD_LOCAL);
 	if (!d->library)

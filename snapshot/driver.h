@@ -4,7 +4,7 @@
 /*
  * The CUDA driver, opened by path so that neither our own libcuda.so.1 nor a search path comes in
  * between, with its ioctls watched: the subdevice it creates for this process is the object through
- * which channels of other processes are switched (FACTS 1).
+ * which channels of other processes are switched.
  */
 #include "base/err.h"
 #include "base/rm/watch.h"
@@ -53,7 +53,7 @@
 
 struct gp_driver {
 	void *library;
-	bool soft;	   /* device addresses are host addresses */
+	bool soft; /* device addresses are host addresses */
 	CUdevice device;
 	CUcontext context; /* the primary one; current in the thread that opened */
 	struct gp_rm_watch *watch;

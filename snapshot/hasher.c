@@ -24,10 +24,9 @@ int gp_hasher_init(struct gp_hasher *h, const struct gp_driver *driver, struct g
 			    "cannot load the hash kernel: cuModuleLoadData", err);
 	if (r < 0)
 		return r;
-	r = gp_driver_check(driver,
-			    driver->cuModuleGetFunction(&h->kernel, h->module,
-							"gp_chunk_hash_kernel"),
-			    "cannot load the hash kernel: cuModuleGetFunction", err);
+	r = gp_driver_check(
+		driver, driver->cuModuleGetFunction(&h->kernel, h->module, "gp_chunk_hash_kernel"),
+		"cannot load the hash kernel: cuModuleGetFunction", err);
 	if (r < 0)
 		gp_hasher_fini(h);
 	return r;

@@ -48,7 +48,8 @@ struct gp_saved *gp_saved_new(uint64_t id, uint32_t n_chunks);
 /* Frees the record (may be NULL) and gives its chunks back to @store. */
 void gp_saved_free(struct gp_saved *saved, const struct gp_store *store);
 
-/* Length of the run from chunk @i on that lies in one piece: neighbours in one place, or all zero. */
+/* Length of the run from chunk @i on that lies in one piece: neighbours in one place, or all zero.
+ */
 uint32_t gp_saved_run(const struct gp_saved *saved, uint32_t i);
 /*
  * @loser gives up the chunks whose place it shares with @keeper (may be NULL), so that they are

@@ -111,8 +111,8 @@ static int main_parse_option(int option, struct main_args *a, struct gp_err *err
 		return main_parse_size("swap-max", optarg, &a->mover.swap_max_bytes, err);
 	case MAIN_LOG_LEVEL:
 		if (gp_log_level_parse(optarg, &a->level) < 0)
-			return gp_err_set(err, -EINVAL,
-					  "--log-level %s: err, warn, info or debug", optarg);
+			return gp_err_set(err, -EINVAL, "--log-level %s: err, warn, info or debug",
+					  optarg);
 		return 0;
 	case MAIN_SELF_TEST:
 		a->self_test = true;
@@ -141,8 +141,7 @@ static int main_parse(int argc, char **argv, struct main_args *a, struct gp_err 
 			return r;
 	}
 	if (optind < argc)
-		return gp_err_set(err, -EINVAL, "unexpected argument %s; see --help",
-				  argv[optind]);
+		return gp_err_set(err, -EINVAL, "unexpected argument %s; see --help", argv[optind]);
 	if (!a->have_device || !a->have_kind || !a->mover.driver)
 		return gp_err_set(err, -EINVAL, "--device, --kind and --driver are needed");
 	if (a->self_test)

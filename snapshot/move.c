@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define MOVE_REPORT_NS (10 * GP_NS_PER_MS) /* 550 MB of copying at the 55 GB/s of PCIe 5 */
+
 static uint32_t move_max_chunks(const struct gp_driver *driver)
 {
 	return (uint32_t)(driver->total_bytes / GP_CHUNK_BYTES) + 1;
@@ -55,6 +57,36 @@ static int move_init_streams(struct gp_move *m, struct gp_err *err)
 	return r;
 }
 
+/*
+ * The first launch is the slow one; and a kernel that does not agree with the CPU is better known
+ * now. @host is a chunk of zeros.
+ */
+static int move_try_hash(struct gp_move *m, const void *host, struct gp_err *err)
+{
+	const struct gp_driver *d = m->driver;
+	struct gp_move_slot *slot = &m->slots[0];
+	struct gp_chunk_sum expected;
+	CUdeviceptr chunk;
+	int r;
+
+	r = gp_driver_check(d, d->cuMemHostGetDevicePointer(&chunk, (void *)(uintptr_t)host, 0),
+			    "cuMemHostGetDevicePointer", err);
+	if (r == 0)
+		r = gp_hasher_launch(&m->hasher, chunk, 1, slot->sums, slot->device_sums,
+				     m->hash_stream, err);
+	if (r == 0)
+		r = gp_driver_check(d, d->cuStreamSynchronize(m->hash_stream),
+				    "the hash kernel failed", err);
+	if (r < 0)
+		return r;
+	gp_chunk_hash(host, m->hasher.key, &expected);
+	if (slot->sums[0].hash[0] != expected.hash[0] ||
+	    slot->sums[0].hash[1] != expected.hash[1] || slot->sums[0].nonzero != expected.nonzero)
+		return gp_err_set(err, -EBADMSG,
+				  "the hash kernel does not agree with the CPU; see --self-test");
+	return 0;
+}
+
 int gp_move_init(struct gp_move *m, const struct gp_driver *driver, const struct gp_store *store,
 		 struct gp_outbox *outbox, void *host, struct gp_err *err)
 {
@@ -67,8 +99,7 @@ int gp_move_init(struct gp_move *m, const struct gp_driver *driver, const struct
 	m->outbox = outbox;
 	m->stride = move_max_chunks(driver) * GP_CHUNK_BYTES;
 	r = gp_driver_check(
-		driver,
-		driver->cuMemAddressReserve(&m->base, GP_MOVE_SLOTS * m->stride, 0, 0, 0),
+		driver, driver->cuMemAddressReserve(&m->base, GP_MOVE_SLOTS * m->stride, 0, 0, 0),
 		"cannot reserve addresses: cuMemAddressReserve", err);
 	if (r == 0)
 		r = gp_hasher_init(&m->hasher, driver, err);
@@ -78,6 +109,8 @@ int gp_move_init(struct gp_move *m, const struct gp_driver *driver, const struct
 		r = gp_staging_init(&m->staging, driver, store->swapfile, host, err);
 	for (unsigned i = 0; r == 0 && i < GP_MOVE_SLOTS; i++)
 		r = move_init_slot(m, i, sums + i * move_sums_bytes(driver), err);
+	if (r == 0)
+		r = move_try_hash(m, host, err);
 	if (r < 0)
 		gp_move_fini(m);
 	return r;
@@ -108,7 +141,10 @@ void gp_move_fini(struct gp_move *m)
 	m->driver = NULL;
 }
 
-/* SAVED: several extents a message, sent when full or when the move is about to wait. */
+/*
+ * SAVED: several extents a message, sent when full, when the first of them has waited for a while
+ * (memory that others wait for can be released), or when the move is about to wait.
+ */
 static void move_flush_saved(struct gp_move *m)
 {
 	if (m->report.saved.n)
@@ -118,8 +154,10 @@ static void move_flush_saved(struct gp_move *m)
 
 static void move_report_saved(struct gp_move *m, uint64_t id)
 {
+	if (m->report.saved.n == 0)
+		m->report_ns = m->last_ns;
 	m->report.saved.ids[m->report.saved.n++] = (uint32_t)id;
-	if (m->report.saved.n == GP_WIRE_MAX_IDS)
+	if (m->report.saved.n == GP_WIRE_MAX_IDS || m->last_ns - m->report_ns > MOVE_REPORT_NS)
 		move_flush_saved(m);
 }
 
@@ -189,8 +227,8 @@ static void save_classify(struct gp_move_slot *slot, const struct gp_saved *old)
 	}
 }
 
-static void save_set_places(struct gp_saved *saved, uint32_t chunk, uint32_t n,
-			    enum gp_place place, uint32_t index)
+static void save_set_places(struct gp_saved *saved, uint32_t chunk, uint32_t n, enum gp_place place,
+			    uint32_t index)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		saved->chunks[chunk + i].place = place;
@@ -234,12 +272,27 @@ static int save_run(struct gp_move *m, struct gp_move_slot *slot, uint32_t chunk
 	return 0;
 }
 
+/* The records of one extent share places; two under way at once would give them back twice. */
+static bool move_is_under_way(const struct gp_move *m, const struct gp_move_slot *slot)
+{
+	for (uint32_t i = m->n_finished; i < m->n_started; i++) {
+		const struct gp_move_slot *other = &m->slots[i % GP_MOVE_SLOTS];
+
+		if (other != slot && other->extent.id == slot->extent.id)
+			return true;
+	}
+	return false;
+}
+
 static int save_begin(struct gp_move *m, struct gp_move_slot *slot, struct gp_err *err)
 {
 	const struct gp_driver *d = m->driver;
 	uint32_t n_chunks = slot->extent.n_chunks, n;
 	int r;
 
+	if (move_is_under_way(m, slot))
+		return gp_err_set(err, -EBADMSG, "the process sent extent %llu twice",
+				  (unsigned long long)slot->extent.id);
 	slot->saved = gp_saved_new(slot->extent.id, n_chunks);
 	if (!slot->saved || gp_image_reserve(&m->proc->image, GP_MOVE_SLOTS) < 0)
 		return gp_err_sys(err, -ENOMEM, "record of %u chunks", n_chunks);
@@ -299,15 +352,15 @@ static int load_run(struct gp_move *m, struct gp_move_slot *slot, uint32_t chunk
 
 	switch ((enum gp_place)c->place) {
 	case GP_PLACE_ZERO:
-		return gp_driver_check(d, d->cuMemsetD8Async(to, 0, n * GP_CHUNK_BYTES,
-							     slot->stream),
+		return gp_driver_check(d,
+				       d->cuMemsetD8Async(to, 0, n * GP_CHUNK_BYTES, slot->stream),
 				       "cuMemsetD8Async", err);
 	case GP_PLACE_ARENA:
-		return gp_driver_check(d,
-				       d->cuMemcpyHtoDAsync(to,
-							    gp_arena_chunk(m->store.arena, c->index),
-							    n * GP_CHUNK_BYTES, slot->stream),
-				       "cuMemcpyHtoDAsync", err);
+		return gp_driver_check(
+			d,
+			d->cuMemcpyHtoDAsync(to, gp_arena_chunk(m->store.arena, c->index),
+					     n * GP_CHUNK_BYTES, slot->stream),
+			"cuMemcpyHtoDAsync", err);
 	case GP_PLACE_DISK:
 		for (uint32_t i = 0; i < n; i++)
 			gp_staging_load(&m->staging, c->index + i, slot_chunk(slot, chunk + i),
@@ -331,10 +384,9 @@ static int load_begin(struct gp_move *m, struct gp_move_slot *slot, struct gp_er
 		return gp_err_set(err, -ENOENT, "extent %llu has no saved copy",
 				  (unsigned long long)slot->extent.id);
 	if (slot->saved->n_chunks != n_chunks)
-		return gp_err_set(err, -EBADMSG,
-				  "extent %llu has %u chunks, but %u were saved of it",
-				  (unsigned long long)slot->extent.id, n_chunks,
-				  slot->saved->n_chunks);
+		return gp_err_set(
+			err, -EBADMSG, "extent %llu has %u chunks, but %u were saved of it",
+			(unsigned long long)slot->extent.id, n_chunks, slot->saved->n_chunks);
 	for (uint32_t i = 0; r == 0 && i < n_chunks; i += n) {
 		n = gp_saved_run(slot->saved, i);
 		r = load_run(m, slot, i, n, err);
@@ -426,15 +478,28 @@ static int move_begin_one(struct gp_move *m, struct gp_link_batch *batch, struct
 	slot = &m->slots[m->n_started++ % GP_MOVE_SLOTS];
 	slot->extent = batch->extents[batch->next++];
 	slot->busy = true;
+	slot->begun = false;
 	slot->saved = NULL;
 	if (!m->first_ns)
 		m->first_ns = gp_now_ns();
 	r = slot_map(m, slot, err);
 	if (r == 0)
 		r = m->loading ? load_begin(m, slot, err) : save_begin(m, slot, err);
-	if (r == 0)
-		move_count(m, slot->saved);
-	return r;
+	if (r < 0)
+		return r;
+	move_count(m, slot->saved);
+	slot->begun = true;
+	return 0;
+}
+
+/* After a failure: what was well under way before it still counts, unless nobody wants it. */
+static void move_finish_begun(struct gp_move *m)
+{
+	while (m->n_finished < m->n_started && m->slots[m->n_finished % GP_MOVE_SLOTS].begun) {
+		if (move_cancelled(m, NULL) || move_finish_one(m, NULL) < 0)
+			break;
+	}
+	move_flush_saved(m);
 }
 
 /* Lets go of everything that was begun and not finished. */
@@ -474,7 +539,8 @@ static int move_batch(struct gp_move *m, struct gp_link_batch *batch, struct gp_
 		while (r == 0 && m->n_finished < m->n_started)
 			r = move_finish_one(m, err);
 	}
-	move_flush_saved(m);
+	if (r == 0)
+		move_flush_saved(m);
 	return r;
 }
 
@@ -497,6 +563,7 @@ int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_ms
 			r = move_batch(m, &batch, err);
 	} while (r == 0 && !batch.last);
 	if (r < 0) {
+		move_finish_begun(m);
 		move_abandon(m);
 		if (!batch.last)
 			gp_link_discard(proc->link);

@@ -27,6 +27,7 @@
 struct gp_move_slot {
 	struct gp_link_extent extent;
 	bool busy, mapped; /* busy: owns the import */
+	bool begun;	   /* all its work is queued: it can be finished */
 	CUdeviceptr at;	   /* its own address range, as large as the device */
 	CUstream stream;   /* shared with other slots */
 	CUevent hashed, done;
@@ -56,6 +57,7 @@ struct gp_move {
 	uint64_t first_ns, last_ns;
 	struct gp_wire_moved totals;
 	struct gp_wire_msg report; /* SAVED under construction */
+	uint64_t report_ns;	   /* when its first extent was saved */
 };
 
 /* Bytes of host memory, seen by the device, that gp_move_init wants for @driver's device. */

@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 
-#define MOVER_OWN_CHANNELS 512 /* of this process; a CUDA process has 20 to 256 (FACTS 1) */
+#define MOVER_OWN_CHANNELS 512 /* of this process; a CUDA process has 20 to 256 */
 
 static struct gp_proc *mover_find(struct gp_mover *m, uint32_t id)
 {
@@ -37,6 +37,23 @@ static struct gp_proc *mover_get(struct gp_mover *m, uint32_t id, struct gp_err 
 	return proc;
 }
 
+/* For the others an ERROR would be taken for the end of the job's preemption: they are only logged,
+ * unless the request asks for an answer by a cookie.
+ */
+static bool mover_wants_answer(const struct gp_wire_header *request)
+{
+	switch ((enum gp_wire_type)request->type) {
+	case GP_WIRE_FREEZE:
+	case GP_WIRE_THAW:
+	case GP_WIRE_SAVE:
+	case GP_WIRE_LOAD:
+	case GP_WIRE_MEMINFO:
+		return true;
+	default:
+		return request->cookie != 0;
+	}
+}
+
 static void mover_reply_error(struct gp_mover *m, const struct gp_wire_msg *request,
 			      const struct gp_err *err)
 {
@@ -45,6 +62,8 @@ static void mover_reply_error(struct gp_mover *m, const struct gp_wire_msg *requ
 	gp_log(GP_LOG_WARN, "refused", "what=%s job=%llu proc=%u reason=\"%s\"",
 	       gp_wire_name(request->header.type), (unsigned long long)request->header.job,
 	       request->header.proc, err->msg);
+	if (!mover_wants_answer(&request->header))
+		return;
 	gp_wire_init_reply(&reply, GP_WIRE_ERROR, request);
 	reply.error.code = err->code;
 	gp_wire_text(reply.error.text, sizeof(reply.error.text), err->msg);
@@ -73,8 +92,7 @@ static int mover_link(struct gp_mover *m, const struct gp_wire_msg *request, int
 }
 
 /* Room for a switch of all processes at once is made here, not when they are frozen. */
-static int mover_channels(struct gp_mover *m, const struct gp_wire_msg *request,
-			  struct gp_err *err)
+static int mover_channels(struct gp_mover *m, const struct gp_wire_msg *request, struct gp_err *err)
 {
 	struct gp_proc *proc = mover_get(m, request->header.proc, err);
 	size_t total = 0;
@@ -127,7 +145,7 @@ static int mover_queue(struct gp_mover *m, const struct gp_wire_msg *request, st
 
 	if (!proc)
 		return gp_err_set(err, -ESRCH, "process %u is not known", request->header.proc);
-	if (proc->link < 0)
+	if (proc->link < 0 && request->header.type != GP_WIRE_DROP)
 		return gp_err_set(err, -ENOTCONN, "process %u has no link", request->header.proc);
 	return gp_worker_queue(&m->worker, request, proc, err);
 }

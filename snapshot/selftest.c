@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SELFTEST_PATTERNS 8  /* distinct chunks, repeated over the device memory */
+#define SELFTEST_PATTERNS 8   /* distinct chunks, repeated over the device memory */
 #define SELFTEST_CARD	  512 /* chunks: enough blocks to fill any card */
 #define SELFTEST_SOFT	  16
 #define SELFTEST_REPEATS  10
@@ -130,8 +130,7 @@ static int selftest_compare(struct selftest *t, struct gp_err *err)
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < t->n_chunks; i++) {
-		gp_chunk_hash(gp_arena_chunk(&t->host, i % SELFTEST_PATTERNS), t->hasher.key,
-			      &sum);
+		gp_chunk_hash(gp_arena_chunk(&t->host, i % SELFTEST_PATTERNS), t->hasher.key, &sum);
 		if (sum.hash[0] != t->sums[i].hash[0] || sum.hash[1] != t->sums[i].hash[1] ||
 		    (sum.nonzero != 0) != (t->sums[i].nonzero != 0))
 			return gp_err_set(err, -EBADMSG,

@@ -17,10 +17,10 @@ int gp_staging_init(struct gp_staging *s, const struct gp_driver *driver,
 	s->swapfile = swapfile;
 	s->memory = memory;
 	for (uint32_t i = 0; i < GP_STAGING_BUFFERS; i++) {
-		r = gp_driver_check(driver,
-				    driver->cuEventCreate(&s->buffers[i].copied,
-							  CU_EVENT_DISABLE_TIMING),
-				    "cuEventCreate", err);
+		r = gp_driver_check(
+			driver,
+			driver->cuEventCreate(&s->buffers[i].copied, CU_EVENT_DISABLE_TIMING),
+			"cuEventCreate", err);
 		if (r < 0) {
 			gp_staging_fini(s);
 			return r;
@@ -89,11 +89,10 @@ static void staging_upload(struct gp_staging *s, uint32_t i)
 	struct gp_staging_buffer *b = &s->buffers[i];
 
 	b->state = GP_STAGING_FREE;
-	if (s->error.code ||
-	    !staging_ok(s,
-			d->cuMemcpyHtoDAsync(b->device, staging_memory(s, i), GP_CHUNK_BYTES,
-					     b->stream),
-			"cuMemcpyHtoDAsync"))
+	if (s->error.code || !staging_ok(s,
+					 d->cuMemcpyHtoDAsync(b->device, staging_memory(s, i),
+							      GP_CHUNK_BYTES, b->stream),
+					 "cuMemcpyHtoDAsync"))
 		return;
 	b->turn = ++s->turn;
 	b->state = GP_STAGING_UPLOADING;
@@ -122,7 +121,8 @@ static void staging_poll(struct gp_staging *s)
 	}
 }
 
-/* Waits for the disk if a transfer is in flight, else for the oldest copy; false if all are free. */
+/* Waits for the disk if a transfer is in flight, else for the oldest copy; false if all are free.
+ */
 static bool staging_wait_one(struct gp_staging *s)
 {
 	struct gp_staging_buffer *oldest = NULL;

@@ -31,10 +31,10 @@ struct swapfile_transfer {
 struct gp_swapfile {
 	char *dir;
 	int fd;
-	struct gp_chunkmap map;	    /* chunks that hold data */
-	struct gp_chunkmap backed;  /* chunks with disk blocks; only its bits are used */
-	bool direct, uring, fixed;  /* fixed: buffers are registered */
-	bool no_fallocate;	    /* the file system cannot allocate ahead */
+	struct gp_chunkmap map;	   /* chunks that hold data */
+	struct gp_chunkmap backed; /* chunks with disk blocks; only its bits are used */
+	bool direct, uring, fixed; /* fixed: buffers are registered */
+	bool no_fallocate;	   /* the file system cannot allocate ahead */
 	char *buffers;
 	uint32_t n_buffers;
 	struct swapfile_transfer *transfers; /* one per buffer */
@@ -227,11 +227,11 @@ int gp_swapfile_take(struct gp_swapfile *s, uint32_t want, uint32_t *ret_first, 
 				  "the arena is full and swapping to disk is off; give a larger "
 				  "--arena or a --swap-max");
 	if (n == 0)
-		return gp_err_set(err, -ENOSPC,
-				  "the arena is full and the swap file in %s is at its limit of %s; "
-				  "raise --swap-max",
-				  s->dir,
-				  gp_size_format(gp_swapfile_max_bytes(s), size, sizeof(size)));
+		return gp_err_set(
+			err, -ENOSPC,
+			"the arena is full and the swap file in %s is at its limit of %s; "
+			"raise --swap-max",
+			s->dir, gp_size_format(gp_swapfile_max_bytes(s), size, sizeof(size)));
 	r = swapfile_back(s, *ret_first, n);
 	if (r < 0) {
 		gp_swapfile_give(s, *ret_first, n);

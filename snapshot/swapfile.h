@@ -23,7 +23,7 @@ struct gp_swapfile;
 struct gp_swapfile_options {
 	const char *dir;
 	uint64_t max_bytes; /* rounded down to whole chunks; 0 = no swapping to disk */
-	void *buffers;	    /* @n_buffers staging buffers of one chunk each, 2 MiB aligned, borrowed */
+	void *buffers; /* @n_buffers staging buffers of one chunk each, 2 MiB aligned, borrowed */
 	uint32_t n_buffers;
 	bool no_uring; /* for tests: as if io_uring were refused */
 };
@@ -41,8 +41,8 @@ void gp_swapfile_free(struct gp_swapfile *swapfile);
  * Takes and allocates on disk a run of up to @want chunks; returns its length (> 0) and first
  * chunk. -ENOSPC: at the limit, or the disk is full (naming the folder and what to do); -EIO.
  */
-gp_must_check int gp_swapfile_take(struct gp_swapfile *swapfile, uint32_t want,
-				   uint32_t *ret_first, struct gp_err *err);
+gp_must_check int gp_swapfile_take(struct gp_swapfile *swapfile, uint32_t want, uint32_t *ret_first,
+				   struct gp_err *err);
 /* Gives chunks back and punches them out of the file. */
 void gp_swapfile_give(struct gp_swapfile *swapfile, uint32_t first, uint32_t n);
 

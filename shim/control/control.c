@@ -20,17 +20,17 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#define CONTROL_REPORT_NS	(5 * GP_NS_PER_MS)
-#define CONTROL_THAW_GRACE_NS	(10 * GP_NS_PER_SEC)
-#define CONTROL_THAW_RETRY_NS	(1 * GP_NS_PER_SEC)
-#define CONTROL_SEND_TIMEOUT_S	5
-#define CONTROL_STOP_TIMEOUT_S	2
-#define CONTROL_ALLOC_WAIT_S	60
+#define CONTROL_REPORT_NS	 (5 * GP_NS_PER_MS)
+#define CONTROL_THAW_GRACE_NS	 (10 * GP_NS_PER_SEC)
+#define CONTROL_THAW_RETRY_NS	 (1 * GP_NS_PER_SEC)
+#define CONTROL_SEND_TIMEOUT_S	 5
+#define CONTROL_STOP_TIMEOUT_S	 2
+#define CONTROL_ALLOC_WAIT_S	 60
 #define CONTROL_ALLOC_WAIT_MAX_S 86400
-#define CONTROL_FD_FLOOR	256 /* low numbers are the program's */
+#define CONTROL_FD_FLOOR	 256 /* low numbers are the program's */
 
 enum control_note {
-	CONTROL_NOTE_ATTACH = 1,
+	CONTROL_NOTE_CONTEXT = 1,
 	CONTROL_NOTE_MEMORY = 2,
 	CONTROL_NOTE_CHANNELS = 4,
 	CONTROL_NOTE_NEED = 8,
@@ -100,15 +100,22 @@ void gp_control_note_ioctl(struct gp_control *c, unsigned long request)
 
 bool gp_control_attach(struct gp_control *c, CUcontext context, CUdevice device)
 {
+	CUcontext none = NULL;
 	int expected = -1;
 
-	if (atomic_load_explicit(&c->device, memory_order_relaxed) == device)
-		return true;
-	if (!atomic_compare_exchange_strong(&c->device, &expected, device))
-		return expected == device;
-	atomic_store(&c->context, context);
-	control_note(c, CONTROL_NOTE_ATTACH);
+	if (atomic_load_explicit(&c->device, memory_order_relaxed) != device &&
+	    !atomic_compare_exchange_strong(&c->device, &expected, device) && expected != device)
+		return false;
+	if (!atomic_load_explicit(&c->context, memory_order_relaxed) &&
+	    atomic_compare_exchange_strong(&c->context, &none, context))
+		control_note(c, CONTROL_NOTE_CONTEXT);
 	return true;
+}
+
+void gp_control_context_ended(struct gp_control *c, CUcontext context)
+{
+	if (atomic_compare_exchange_strong(&c->context, &context, NULL))
+		control_note(c, CONTROL_NOTE_CONTEXT);
 }
 
 static uint64_t control_alloc_wait_ns(void)
@@ -216,14 +223,12 @@ static bool control_send_memory(struct gp_control *c)
 	return gp_control_send(c, &m);
 }
 
-/* The driver's calls of this thread run in the context that came first. */
 static bool control_send_attach(struct gp_control *c)
 {
 	CUdevice device = atomic_load(&c->device);
 	size_t total_bytes = 0;
 	struct gp_wire_msg m;
 
-	(void)GP_DRIVER(cuCtxSetCurrent)(atomic_load(&c->context));
 	(void)GP_DRIVER(cuDeviceTotalMem_v2)(&total_bytes, device);
 	gp_wire_init(&m, GP_WIRE_ATTACH);
 	m.attach.device = (uint32_t)device;
@@ -268,8 +273,8 @@ void gp_control_answer(struct gp_control *c, const struct gp_wire_msg *m)
 	pthread_cond_broadcast(&c->answered);
 	pthread_mutex_unlock(&c->lock);
 	if (!ok && !known && m->header.cookie == c->attach_cookie)
-		gp_log(GP_LOG_WARN, "refused", "error=\"%s\" effect=\"this program runs unmanaged\"",
-		       m->error.text);
+		gp_log(GP_LOG_WARN, "refused",
+		       "error=\"%s\" effect=\"this program runs unmanaged\"", m->error.text);
 }
 
 /* Whoever waits for the daemon need not wait any longer. */
@@ -298,7 +303,8 @@ static void control_lost(struct gp_control *c)
 		return;
 	}
 	gp_log(GP_LOG_ERR, "daemon-lost",
-	       "extents=%u missing=%u effect=\"this program stands still: the memory that was taken "
+	       "extents=%u missing=%u effect=\"this program stands still: the memory that was "
+	       "taken "
 	       "away is gone with the daemon\"",
 	       s.n, s.n_released);
 	gp_gate_abandon(&gp_shim.gate);
@@ -314,7 +320,8 @@ static void control_thaw(struct gp_control *c)
 		c->thaw_ns = gp_now_ns() + CONTROL_THAW_RETRY_NS;
 		return;
 	}
-	gp_log(GP_LOG_WARN, "thawed", "cause=\"daemon lost\" effect=\"this program runs unmanaged\"");
+	gp_log(GP_LOG_WARN, "thawed",
+	       "cause=\"daemon lost\" effect=\"this program runs unmanaged\"");
 	c->thaw_ns = 0;
 	c->locked = false;
 	gp_interpose_hold(false);
@@ -330,9 +337,10 @@ static bool control_take_notes(struct gp_control *c)
 		c->memory_pending = true;
 	if (notes & CONTROL_NOTE_CHANNELS)
 		c->channels_pending = true;
-	if (notes & CONTROL_NOTE_ATTACH) {
+	if (notes & CONTROL_NOTE_CONTEXT) {
 		c->memory_pending = c->channels_pending = true;
-		if (!control_send_attach(c))
+		(void)GP_DRIVER(cuCtxSetCurrent)(atomic_load(&c->context));
+		if (!c->attach_cookie && !control_send_attach(c))
 			return false;
 	}
 	return !(notes & CONTROL_NOTE_NEED) || control_send_needs(c);
@@ -340,9 +348,8 @@ static bool control_take_notes(struct gp_control *c)
 
 static uint64_t control_report_due(const struct gp_control *c)
 {
-	return c->memory_pending || c->channels_pending
-		       ? c->memory_reported_ns + CONTROL_REPORT_NS
-		       : 0;
+	return c->memory_pending || c->channels_pending ? c->memory_reported_ns + CONTROL_REPORT_NS
+							: 0;
 }
 
 /* What changed since the last report, once the process has a context. */
@@ -485,7 +492,8 @@ static int control_socket_path(char *buf, size_t buf_bytes, struct gp_err *err)
 		n = snprintf(buf, buf_bytes, "%s/shim.sock", dir);
 	}
 	if (n < 0 || (size_t)n >= buf_bytes)
-		return gp_err_set(err, -ENAMETOOLONG, "the path of the daemon's socket is too long");
+		return gp_err_set(err, -ENAMETOOLONG,
+				  "the path of the daemon's socket is too long");
 	return 0;
 }
 

@@ -34,8 +34,8 @@ struct gp_control {
 	atomic_bool running;
 	atomic_uint notes; /* enum control_note */
 	atomic_int device; /* the one device managed for this process; -1 = no context yet */
-	_Atomic(CUcontext) context; /* the first one */
-	int wake; /* eventfd */
+	_Atomic(CUcontext) context; /* one that lives, for the thread's own calls */
+	int wake;		    /* eventfd */
 
 	pthread_mutex_t lock; /* over the needs */
 	pthread_cond_t answered;
@@ -83,6 +83,9 @@ void gp_control_forget(struct gp_control *c);
 /* A context exists on @device: true if that is the device managed for this process. */
 bool gp_control_attach(struct gp_control *c, CUcontext context, CUdevice device);
 
+/* @context is gone: the control thread must not stay in it. */
+void gp_control_context_ended(struct gp_control *c, CUcontext context);
+
 /* Something was allocated or freed. */
 void gp_control_note_memory(struct gp_control *c);
 
@@ -91,8 +94,8 @@ void gp_control_note_ioctl(struct gp_control *c, unsigned long request);
 
 /*
  * Outside the gate: asks the daemon to make room and waits. True: try again. False: there will be
- * none; all waits for one @need together last at most 60 s ($GPUPRES_ALLOC_WAIT seconds), time spent
- * locked not counted.
+ * none; all waits for one @need together last at most 60 s ($GPUPRES_ALLOC_WAIT seconds), time
+ * spent locked not counted.
  */
 bool gp_control_need(struct gp_control *c, struct gp_need *need);
 

@@ -147,7 +147,9 @@ int gp_link_step(struct gp_link *l, struct gp_extents *x, bool readable, struct 
 			gp_link_close(l);
 			return sending ? gp_err_prepend(err, "link to the mover") : 0;
 		}
-		if (m.header.type == GP_WIRE_EXTENTS_ACK && l->ids && l->waiting)
+		/* What an older request still had under way does not count. */
+		if (m.header.type == GP_WIRE_EXTENTS_ACK && l->ids && l->waiting &&
+		    m.header.epoch == l->request.epoch && m.header.cookie == l->request.cookie)
 			return link_acknowledged(l, x, err);
 		return 0;
 	}

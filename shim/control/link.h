@@ -18,7 +18,7 @@ struct gp_link {
 	struct gp_wire_header request;
 	uint64_t *ids; /* of what is being sent; NULL = idle */
 	size_t n, next, in_flight;
-	bool waiting; /* for an acknowledgement */
+	bool waiting;	      /* for an acknowledgement */
 	uint64_t deadline_ns; /* of the next step */
 };
 

@@ -11,8 +11,7 @@
 
 #define SERVE_LOCK_MS 500
 
-static bool serve_error(struct gp_control *c, const struct gp_wire_msg *m,
-			const struct gp_err *err)
+static bool serve_error(struct gp_control *c, const struct gp_wire_msg *m, const struct gp_err *err)
 {
 	struct gp_wire_msg reply;
 
@@ -147,11 +146,13 @@ static bool serve_unlock(struct gp_control *c, const struct gp_wire_msg *m)
 	return gp_control_send(c, &reply);
 }
 
+/* A mover that is new to this process has not heard of its channels. */
 static bool serve_link(struct gp_control *c, int *fd)
 {
 	if (*fd >= 0)
 		gp_link_open(&c->to_mover, gp_take_fd(fd));
-	return true;
+	gp_shim.freeze.loaded = false;
+	return gp_control_send_channels(c);
 }
 
 static bool serve_unlocked_request(struct gp_control *c, const struct gp_wire_msg *m)
@@ -196,7 +197,8 @@ bool gp_serve(struct gp_control *c, const struct gp_wire_msg *m, int received_fd
 		c->proc = m->header.proc;
 	if (m->header.job)
 		c->job = m->header.job;
-	c->epoch = m->header.epoch;
+	if (m->header.epoch)
+		c->epoch = m->header.epoch;
 	switch (m->header.type) {
 	case GP_WIRE_LINK:
 		return serve_link(c, &fd);

@@ -44,8 +44,8 @@ int gp_freeze_load(struct gp_freeze *f, struct gp_rm_watch *watch)
 				f->complete = false;
 				return r;
 			}
-			gp_rm_watch_channels(watch, f->channels, f->capacity, &f->n,
-					     &f->generation, &f->complete);
+			gp_rm_watch_channels(watch, f->channels, f->capacity, &f->n, &f->generation,
+					     &f->complete);
 		}
 	}
 	/* A process with a context has channels: none means that we did not see them. */
@@ -83,8 +83,13 @@ static bool freeze_read(const struct gp_rm_subdevice *sub, uint32_t client, uint
 	return gp_rm_ctxsw_stats(sub, client, channel, ret_stats, &err) == 0;
 }
 
+/*
+ * A group is switched out as one and all its channels show the same counters; a reading costs
+ * 0.4 ms on an H200, while the whole freeze takes 1.5: one channel of each group has to do.
+ */
 void gp_freeze_sample(struct gp_freeze *f, struct gp_rm_watch *watch)
 {
+	const struct gp_freeze_sample *last = NULL;
 	struct gp_rm_subdevice sub;
 	struct gp_rm_ctxsw_stats s;
 	struct gp_err err;
@@ -95,17 +100,18 @@ void gp_freeze_sample(struct gp_freeze *f, struct gp_rm_watch *watch)
 	for (size_t i = 0; i < f->n; i++) {
 		const struct gp_rm_channel *c = &f->channels[i];
 
-		if (c->engine == GP_RM_ENGINE_GR && freeze_read(&sub, c->client, c->channel, &s))
-			f->samples[f->n_samples++] = (struct gp_freeze_sample){
-				c->client, c->channel, c->group, s.wfi, s.cta, s.cilp
-			};
+		if (c->engine != GP_RM_ENGINE_GR ||
+		    (last && last->client == c->client && last->group == c->group) ||
+		    !freeze_read(&sub, c->client, c->channel, &s))
+			continue;
+		last = &f->samples[f->n_samples++];
+		f->samples[f->n_samples - 1] =
+			(struct gp_freeze_sample){ c->client, c->channel, c->group,
+						   s.wfi,     s.cta,	  s.cilp };
 	}
 }
 
-/*
- * A group is switched out as one: what any of its channels says holds for it. A group about which
- * nothing is known leaves the whole answer open, unless another was surely interrupted.
- */
+/* A group that was not on the hardware leaves the answer open, unless another was interrupted. */
 enum gp_mid_kernel gp_freeze_probe(const struct gp_freeze *f, struct gp_rm_watch *watch)
 {
 	enum gp_mid_kernel answer = f->n_samples ? GP_MID_KERNEL_NO : GP_MID_KERNEL_UNKNOWN;
@@ -115,22 +121,14 @@ enum gp_mid_kernel gp_freeze_probe(const struct gp_freeze *f, struct gp_rm_watch
 
 	if (!watch || gp_rm_watch_subdevice(watch, &sub, &err) < 0)
 		return GP_MID_KERNEL_UNKNOWN;
-	for (size_t i = 0; i < f->n_samples;) {
-		const struct gp_freeze_sample *group = &f->samples[i];
-		bool at_boundary = false;
+	for (size_t i = 0; i < f->n_samples; i++) {
+		const struct gp_freeze_sample *before = &f->samples[i];
 
-		for (; i < f->n_samples && f->samples[i].client == group->client &&
-		       f->samples[i].group == group->group;
-		     i++) {
-			const struct gp_freeze_sample *before = &f->samples[i];
-
-			if (!freeze_read(&sub, before->client, before->channel, &s))
-				continue;
-			if (s.cilp != before->cilp || s.cta != before->cta)
-				return GP_MID_KERNEL_YES;
-			at_boundary |= s.wfi != before->wfi;
-		}
-		if (!at_boundary)
+		if (!freeze_read(&sub, before->client, before->channel, &s))
+			answer = GP_MID_KERNEL_UNKNOWN;
+		else if (s.cilp != before->cilp || s.cta != before->cta)
+			return GP_MID_KERNEL_YES;
+		else if (s.wfi == before->wfi)
 			answer = GP_MID_KERNEL_UNKNOWN;
 	}
 	return answer;

@@ -20,7 +20,7 @@ struct gp_freeze {
 	size_t n, capacity;
 	uint64_t generation; /* of the copy */
 	bool complete, loaded;
-	struct gp_freeze_sample *samples; /* of compute channels; room for capacity */
+	struct gp_freeze_sample *samples; /* one channel of each compute group; room for capacity */
 	size_t n_samples;
 };
 
@@ -33,7 +33,7 @@ gp_must_check int gp_freeze_load(struct gp_freeze *f, struct gp_rm_watch *watch)
 /* Fills a CHANNELS message with entries from @first on; returns the index after the last. */
 size_t gp_freeze_describe(const struct gp_freeze *f, size_t first, struct gp_wire_channels *ret);
 
-/* Reads the counters of all compute channels, before the freeze. */
+/* Reads the counters of all compute groups, before the freeze. */
 void gp_freeze_sample(struct gp_freeze *f, struct gp_rm_watch *watch);
 
 /* Reads them again, after the freeze, and compares. */

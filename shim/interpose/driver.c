@@ -19,22 +19,23 @@
 
 extern void *gp_interpose_table[GP_CU_COUNT_];
 extern void *const gp_interpose_held[GP_CU_COUNT_];
-extern void *const gp_interpose_exported[GP_CU_COUNT_];
+extern void *const gp_interpose_entries[GP_CU_COUNT_];
 
 static const char *const interpose_names[GP_CU_COUNT_] = {
-#define GP_CU_NAME(name) [GP_CU_##name] = #name,
-#include "interpose_names.inc"
-#undef GP_CU_NAME
+#define GP_CU(name)	    [GP_CU_##name] = #name,
+#define GP_CU_WRAPPED(name) [GP_CU_##name] = #name,
+#include "shim/interpose/symbols.inc"
+#undef GP_CU
+#undef GP_CU_WRAPPED
 };
 
 /* Prefixes of the functions that check or use the mapping behind a device address when called. */
 static const char *const interpose_held_prefixes[] = {
-	"cuMemcpy",	      "cuMemset",	      "cuMemPrefetch",
-	"cuMemAdvise",	      "cuMemRangeGet",	      "cuMemGetAccess",
-	"cuMemDiscard",	      "cuPointerSetAttribute", "cuTexObjectCreate",
-	"cuGraphAddMemcpy",   "cuGraphAddMemset",     "cuGraphAddNode",
-	"cuGraphExecMemcpy",  "cuGraphExecMemset",    "cuGraphInstantiate",
-	"cuGraphMemcpy",      "cuGraphMemset",
+	"cuMemcpy",	     "cuMemset",	  "cuMemPrefetch",	"cuMemAdvise",
+	"cuMemRangeGet",     "cuMemGetAccess",	  "cuMemDiscard",	"cuPointerSetAttribute",
+	"cuTexObjectCreate", "cuGraphAddMemcpy",  "cuGraphAddMemset",	"cuGraphAddNode",
+	"cuGraphExecMemcpy", "cuGraphExecMemset", "cuGraphInstantiate", "cuGraphMemcpy",
+	"cuGraphMemset",
 };
 
 static CUresult interpose_no_device(void)
@@ -74,6 +75,11 @@ static void interpose_remember(struct gp_interpose *ip, void *real, void *export
 		i = (i + 1) % GP_INTERPOSE_HASH_SLOTS;
 	ip->by_address[i].real = real;
 	ip->by_address[i].exported = exported;
+}
+
+void *gp_interpose_exported(enum gp_cu_index index)
+{
+	return gp_interpose_entries[index];
 }
 
 void *gp_interpose_exported_for(const struct gp_interpose *ip, void *real)
@@ -133,7 +139,7 @@ static void interpose_bind_driver(struct gp_interpose *ip)
 
 		gp_interpose_real[i] = real ? real : (void *)interpose_not_found;
 		if (real)
-			interpose_remember(ip, real, gp_interpose_exported[i]);
+			interpose_remember(ip, real, gp_interpose_entries[i]);
 	}
 }
 
@@ -148,6 +154,9 @@ static void interpose_bind_once(void)
 		interpose_bind_none(err.msg);
 	} else if (!(ip->driver = dlopen(path, RTLD_NOW | RTLD_LOCAL))) {
 		interpose_bind_none(dlerror());
+	} else if (dlsym(ip->driver, "gpupres_shim_version")) {
+		interpose_bind_none(
+			"GPUPRES_DRIVER names gpupres' own libcuda.so.1: name NVIDIA's");
 	} else {
 		interpose_bind_driver(ip);
 		interpose_watch(ip);

@@ -3,11 +3,9 @@
 #define GP_SHIM_INTERPOSE_DRIVER_H
 /*
  * The real driver behind us: opened at the first call of any cu* function, its functions resolved
- * into one table. The table, the exported functions and the stubs are generated from symbols.txt.
+ * into one table. The exported functions and the stubs are generated from symbols.inc.
  */
 #include "base/rm/watch.h"
-
-#include "interpose_index.h"
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -18,6 +16,15 @@
 #undef cuDevicePrimaryCtxReset
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
+
+enum gp_cu_index {
+#define GP_CU(name)	    GP_CU_##name,
+#define GP_CU_WRAPPED(name) GP_CU_##name,
+#include "shim/interpose/symbols.inc"
+#undef GP_CU
+#undef GP_CU_WRAPPED
+	GP_CU_COUNT_,
+};
 
 #define GP_INTERPOSE_HASH_SLOTS 2048 /* power of two, over twice GP_CU_COUNT_ */
 _Static_assert(GP_CU_COUNT_ * 2 < GP_INTERPOSE_HASH_SLOTS, "address hash too small");
@@ -44,7 +51,7 @@ extern void *gp_interpose_real[GP_CU_COUNT_];
 #define GP_DRIVER(name) ((__typeof__(&name))gp_interpose_real[GP_CU_##name])
 #define GP_REAL(name)	((__typeof__(&gp_wrap_##name))gp_interpose_real[GP_CU_##name])
 
-/* Defines the function that the exported @name jumps to; see wrapped.txt. */
+/* Defines the function that the exported @name jumps to; see symbols.inc. */
 #define GP_WRAP(name, ...)                                                                         \
 	CUresult gp_wrap_##name(__VA_ARGS__);                                                      \
 	CUresult gp_wrap_##name(__VA_ARGS__)
@@ -60,6 +67,9 @@ void gp_interpose_hold(bool hold);
 
 /* Waits for the gate. Called by the stubs of held slots. */
 void gp_interpose_wait(void);
+
+/* Our exported function of this index. */
+void *gp_interpose_exported(enum gp_cu_index index);
 
 /* Our exported function for a real one, or @real itself. */
 void *gp_interpose_exported_for(const struct gp_interpose *ip, void *real);

@@ -23,7 +23,8 @@ bool gp_captures_any(struct gp_captures *c)
 static void captures_begin(struct gp_captures *c, CUstream stream)
 {
 	pthread_mutex_lock(&c->lock);
-	/* A table that is full forgets the capture; the driver's answer to a synchronise is left. */
+	/* A table that is full forgets the capture; the driver's answer to a synchronise is left.
+	 */
 	if (c->n < GP_CAPTURES_MAX)
 		c->streams[c->n++] = stream;
 	pthread_mutex_unlock(&c->lock);

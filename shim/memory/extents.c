@@ -20,7 +20,8 @@ void gp_extents_init(struct gp_extents *x)
 	pthread_mutex_init(&x->lock, NULL);
 	pthread_cond_init(&x->unpinned, NULL);
 	gp_list_init(&x->roomy);
-	/* At most half of what the process may open is ours; the rest is exported when asked for. */
+	/* At most half of what the process may open is ours; the rest is exported when asked for.
+	 */
 	(void)getrlimit(RLIMIT_NOFILE, &files);
 	x->max_fds = files.rlim_cur > 65536 ? 32768 : (size_t)files.rlim_cur / 2;
 }
@@ -69,17 +70,46 @@ static struct gp_extent *extents_lookup(const struct gp_extents *x, uint64_t add
 	return i < x->n && x->sorted[i]->address <= address ? x->sorted[i] : NULL;
 }
 
+/* Index of @id in by_id, or of where it would be. */
+static size_t extents_age(const struct gp_extents *x, uint64_t id)
+{
+	size_t low = 0, high = x->n;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (x->by_id[mid]->id < id)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+struct gp_extent *gp_extents_by_id(const struct gp_extents *x, uint64_t id)
+{
+	size_t i = extents_age(x, id);
+
+	return i < x->n && x->by_id[i]->id == id ? x->by_id[i] : NULL;
+}
+
+static bool extents_grow(struct gp_extent ***array, size_t capacity)
+{
+	struct gp_extent **grown = realloc(*array, capacity * sizeof(struct gp_extent *));
+
+	if (grown)
+		*array = grown;
+	return grown != NULL;
+}
+
 static bool extents_reserve_slot(struct gp_extents *x)
 {
 	size_t capacity = x->capacity ? 2 * x->capacity : 64;
-	struct gp_extent **grown;
 
 	if (x->n < x->capacity)
 		return true;
-	grown = realloc(x->sorted, capacity * sizeof(struct gp_extent *));
-	if (!grown)
+	if (!extents_grow(&x->sorted, capacity) || !extents_grow(&x->by_id, capacity))
 		return false;
-	x->sorted = grown;
 	x->capacity = capacity;
 	return true;
 }
@@ -92,9 +122,9 @@ static bool extents_insert(struct gp_extents *x, struct gp_extent *e)
 		return false;
 	memmove(&x->sorted[i + 1], &x->sorted[i], (x->n - i) * sizeof(struct gp_extent *));
 	x->sorted[i] = e;
-	x->n++;
-	x->bytes += e->bytes;
 	e->id = x->next_id++;
+	x->by_id[x->n++] = e;
+	x->bytes += e->bytes;
 	if (e->slab)
 		gp_list_add_tail(&x->roomy, &e->slab->roomy);
 	return true;
@@ -122,6 +152,8 @@ static void extents_remove(struct gp_extents *x, struct gp_extent *e)
 	extents_forget_deferred(x, e);
 	i = extents_position(x, e->address);
 	memmove(&x->sorted[i], &x->sorted[i + 1], (x->n - i - 1) * sizeof(struct gp_extent *));
+	i = extents_age(x, e->id);
+	memmove(&x->by_id[i], &x->by_id[i + 1], (x->n - i - 1) * sizeof(struct gp_extent *));
 	x->n--;
 	x->bytes -= e->bytes;
 	if (e->fd >= 0)

@@ -44,12 +44,13 @@ struct gp_extents {
 	pthread_mutex_t lock;
 	pthread_cond_t unpinned;
 	struct gp_extent **sorted; /* by address */
+	struct gp_extent **by_id;  /* by age, and so by id */
 	size_t n, capacity;
 	struct gp_list roomy; /* slabs with a free block */
 	uint64_t next_id;
-	uint64_t bytes;	  /* of all extents */
+	uint64_t bytes;	       /* of all extents */
 	size_t n_fds, max_fds; /* exported ahead */
-	uint64_t *deferred; /* freed by the application, still in use by work under capture */
+	uint64_t *deferred;    /* freed by the application, still in use by work under capture */
 	size_t n_deferred, deferred_capacity;
 };
 
@@ -87,6 +88,9 @@ bool gp_extents_find(struct gp_extents *x, uint64_t address, struct gp_allocatio
 
 /* Whether @address is in any extent, in a free part of a slab too. */
 bool gp_extents_covers(struct gp_extents *x, uint64_t address);
+
+/* Lock held, or gate closed. NULL: there is none. */
+struct gp_extent *gp_extents_by_id(const struct gp_extents *x, uint64_t id);
 
 /* Inside the gate, after the GPU has finished with it. CUDA_ERROR_INVALID_VALUE: no such start. */
 CUresult gp_extents_free(struct gp_extents *x, uint64_t address);

@@ -50,16 +50,6 @@ bool gp_move_export_ahead(struct gp_extents *x)
 	return more;
 }
 
-/* Lock held. */
-static struct gp_extent *move_by_id(const struct gp_extents *x, uint64_t id)
-{
-	for (size_t i = 0; i < x->n; i++) {
-		if (x->sorted[i]->id == id)
-			return x->sorted[i];
-	}
-	return NULL;
-}
-
 /* Lock held. All extents in @state, as ids. */
 static int move_ids(const struct gp_extents *x, enum gp_extent_state state, uint64_t **ret_ids,
 		    size_t *ret_n)
@@ -95,7 +85,7 @@ int gp_move_describe(struct gp_extents *x, uint64_t id, struct gp_wire_extent *r
 	int r = 0;
 
 	pthread_mutex_lock(&x->lock);
-	e = move_by_id(x, id);
+	e = gp_extents_by_id(x, id);
 	if (!e || e->state != GP_EXTENT_RESIDENT)
 		r = gp_err_set(err, -ENOENT, "extent %llu is not resident", (unsigned long long)id);
 	else if (e->fd < 0)
@@ -125,7 +115,7 @@ void gp_move_trim(struct gp_extents *x, uint64_t id)
 	struct gp_extent *e;
 
 	pthread_mutex_lock(&x->lock);
-	e = move_by_id(x, id);
+	e = gp_extents_by_id(x, id);
 	if (e && x->n_fds > x->max_fds)
 		move_close_fd(x, e);
 	pthread_mutex_unlock(&x->lock);
@@ -138,7 +128,7 @@ int gp_move_release(struct gp_extents *x, uint64_t id, uint64_t *ret_bytes, stru
 
 	*ret_bytes = 0;
 	pthread_mutex_lock(&x->lock);
-	e = move_by_id(x, id);
+	e = gp_extents_by_id(x, id);
 	if (e)
 		move_close_fd(x, e);
 	pthread_mutex_unlock(&x->lock);
@@ -161,7 +151,7 @@ int gp_move_release(struct gp_extents *x, uint64_t id, uint64_t *ret_bytes, stru
 static void move_undo(struct gp_extents *x, const uint64_t *ids, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct gp_extent *e = move_by_id(x, ids[i]);
+		struct gp_extent *e = gp_extents_by_id(x, ids[i]);
 
 		GP_DRIVER(cuMemUnmap)(e->address, e->bytes);
 		GP_DRIVER(cuMemRelease)(e->handle);
@@ -197,7 +187,7 @@ int gp_move_recreate(struct gp_extents *x, uint64_t **ret_ids, size_t *ret_n, ui
 	if (move_ids(x, GP_EXTENT_RELEASED, &ids, &n) < 0)
 		return gp_err_set(err, -ENOMEM, "no host memory for a list of extents");
 	for (size_t i = 0; i < n; i++) {
-		struct gp_extent *e = move_by_id(x, ids[i]);
+		struct gp_extent *e = gp_extents_by_id(x, ids[i]);
 		CUresult r = move_back(e);
 
 		if (r != CUDA_SUCCESS) {

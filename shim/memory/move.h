@@ -23,8 +23,8 @@ gp_must_check int gp_move_resident_ids(struct gp_extents *x, uint64_t **ret_ids,
  * it if need be. -ENOENT: not resident; -EIO: the driver refused.
  */
 gp_must_check int gp_move_describe(struct gp_extents *x, uint64_t id,
-				      struct gp_wire_extent *ret_entry, int *ret_fd,
-				      struct gp_err *err);
+				   struct gp_wire_extent *ret_entry, int *ret_fd,
+				   struct gp_err *err);
 
 /* closes the fd of @id if more are open than should be kept. */
 void gp_move_trim(struct gp_extents *x, uint64_t id);
@@ -34,14 +34,14 @@ void gp_move_trim(struct gp_extents *x, uint64_t id);
  * it is unknown or already away. -EIO: the driver refused, it stays as it was.
  */
 gp_must_check int gp_move_release(struct gp_extents *x, uint64_t id, uint64_t *ret_bytes,
-				     struct gp_err *err);
+				  struct gp_err *err);
 
 /*
  * makes memory for all released extents and maps it where it was;
  * all or none. *@ret_ids (malloc'ed, the caller's): which. -ENOMEM: not enough device memory.
  */
 gp_must_check int gp_move_recreate(struct gp_extents *x, uint64_t **ret_ids, size_t *ret_n,
-				      uint64_t *ret_bytes, struct gp_err *err);
+				   uint64_t *ret_bytes, struct gp_err *err);
 
 /* maps one chunk of scratch all over the released extents. */
 gp_must_check int gp_move_scratch(struct gp_extents *x, struct gp_err *err);

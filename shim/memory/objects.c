@@ -85,6 +85,7 @@ static void object_context_ended(CUcontext context)
 
 	gp_extents_drop_context(&gp_shim.extents, context);
 	gp_gate_leave(&gp_shim.gate, place);
+	gp_control_context_ended(&gp_shim.control, context);
 	gp_control_note_memory(&gp_shim.control);
 }
 

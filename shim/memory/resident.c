@@ -54,8 +54,7 @@ void gp_resident_add(struct gp_resident *res, enum gp_resident_kind kind, uint64
 {
 	pthread_mutex_lock(&res->lock);
 	if (resident_grow(res)) {
-		struct gp_resident_entry *e =
-			&res->entries[resident_position(res, kind, key)];
+		struct gp_resident_entry *e = &res->entries[resident_position(res, kind, key)];
 
 		res->bytes -= e->bytes;
 		res->n += !e->kind;

@@ -23,7 +23,7 @@ struct gp_resident_entry {
 struct gp_resident {
 	pthread_mutex_t lock;
 	struct gp_resident_entry *entries; /* open addressing */
-	uint64_t capacity; /* power of two, or 0 */
+	uint64_t capacity;		   /* power of two, or 0 */
 	uint64_t n;
 	uint64_t bytes;
 };

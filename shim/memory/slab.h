@@ -19,9 +19,9 @@ _Static_assert(GP_SLAB_UNITS == 1u << (GP_SLAB_CLASSES - 1), "the largest class 
 
 /* Kept for the first and for the last unit of each block, so that a block finds both neighbours. */
 struct gp_slab_unit {
-	uint16_t units; /* of the block */
-	uint16_t used;	/* 0 or 1 */
-	uint16_t slack; /* used, first unit: bytes of the block that were not asked for */
+	uint16_t units;	     /* of the block */
+	uint16_t used;	     /* 0 or 1 */
+	uint16_t slack;	     /* used, first unit: bytes of the block that were not asked for */
 	uint16_t next, prev; /* free, first unit: in the list of its class */
 };
 

@@ -66,9 +66,8 @@ int gp_vmm_export(CUmemGenericAllocationHandle handle)
 {
 	int fd = -1, high;
 
-	if (GP_DRIVER(cuMemExportToShareableHandle)(&fd, handle,
-						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-						    0) != CUDA_SUCCESS ||
+	if (GP_DRIVER(cuMemExportToShareableHandle)(
+		    &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS ||
 	    fd < 0)
 		return -EIO;
 	high = fcntl(fd, F_DUPFD_CLOEXEC, VMM_FD_FLOOR);

@@ -1,0 +1,751 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plays the daemon and a shim against the real gpupres-mover on the software device. This process
+ * is the one whose channels are frozen and whose extents are moved; on the software device their
+ * bytes are at their device addresses.
+ */
+#include "base/size.h"
+#include "base/time.h"
+#include "base/wire/wire.h"
+#include "snapshot/driver.h"
+#include "tests/unit/check.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#define PROC	   7
+#define JOB	   3
+#define TIMEOUT_MS 30000
+#define MIB	   (1ull << 20)
+#define N_EXTENTS  5
+
+extern char **environ;
+
+static struct {
+	struct gp_driver driver;
+	__typeof__(&cuMemCreate) create;
+	__typeof__(&cuMemExportToShareableHandle) export_handle;
+} dev;
+
+static struct {
+	pid_t pid;
+	int sock, link; /* our ends: daemon's and shim's */
+	uint64_t epoch;
+} mover;
+
+static struct extent {
+	uint64_t bytes;
+	CUdeviceptr at;
+	CUmemGenericAllocationHandle handle;
+	uint32_t seed; /* of its contents; every third chunk is zero */
+	bool saved;
+} extents[N_EXTENTS];
+
+static char folder[256], state_dir[] = "/dev/shm/gpupres-test-XXXXXX", driver_path[512];
+
+static int hook(int fd, unsigned long request, void *arg)
+{
+	return gp_rm_watch_ioctl(dev.driver.watch, fd, request, arg);
+}
+
+/* --- the mover and the daemon's side of its connection --- */
+
+static void receive(int sock, struct gp_wire_msg *m)
+{
+	struct gp_err err = { 0 };
+
+	if (gp_wire_recv(sock, m, NULL, 0, NULL, TIMEOUT_MS, &err) < 0) {
+		fprintf(stderr, "%s\n", err.msg);
+		CHECK(!"a message came");
+	}
+}
+
+static void expect(struct gp_wire_msg *m, uint32_t type)
+{
+	receive(mover.sock, m);
+	if (m->header.type == GP_WIRE_ERROR && type != GP_WIRE_ERROR)
+		fprintf(stderr, "%s\n", m->error.text);
+	CHECK_STR(gp_wire_name(m->header.type), gp_wire_name(type));
+}
+
+static void init_request(struct gp_wire_msg *m, uint32_t type)
+{
+	static uint32_t cookie;
+
+	gp_wire_init(m, type);
+	m->header.job = JOB;
+	m->header.proc = PROC;
+	m->header.epoch = mover.epoch;
+	m->header.cookie = ++cookie;
+}
+
+static void send_msg(int sock, const struct gp_wire_msg *m)
+{
+	CHECK_EQ(gp_wire_send(sock, m, NULL, 0, NULL), 0);
+}
+
+static void request(uint32_t type)
+{
+	struct gp_wire_msg m;
+
+	init_request(&m, type);
+	send_msg(mover.sock, &m);
+}
+
+static pid_t spawn_mover(const char *socket, const char *arena, const char *swap_dir,
+			 const char *swap_max)
+{
+	char path[512];
+	char *argv[] = { path,
+			 "--socket",
+			 (char *)(uintptr_t)socket,
+			 "--device",
+			 "0",
+			 "--kind",
+			 "soft",
+			 "--driver",
+			 driver_path,
+			 "--arena",
+			 (char *)(uintptr_t)arena,
+			 "--swap-dir",
+			 (char *)(uintptr_t)swap_dir,
+			 "--swap-max",
+			 (char *)(uintptr_t)swap_max,
+			 "--log-level",
+			 "warn",
+			 NULL };
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "%s/libexec/gpupres/gpupres-mover", getenv("GP_BUILD"));
+	CHECK_EQ(posix_spawn(&pid, path, NULL, NULL, argv, environ), 0);
+	return pid;
+}
+
+static int listen_at(char *path, size_t bytes)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(path, bytes, "%s/d.sock", folder);
+	unlink(path);
+	CHECK(strlen(path) < sizeof(addr.sun_path));
+	strcpy(addr.sun_path, path);
+	CHECK_EQ(bind(sock, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	CHECK_EQ(listen(sock, 1), 0);
+	return sock;
+}
+
+static void send_link(void)
+{
+	struct gp_wire_msg m;
+	int pair[2];
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	init_request(&m, GP_WIRE_LINK);
+	CHECK_EQ(gp_wire_send(mover.sock, &m, &pair[1], 1, NULL), 0);
+	close(pair[1]);
+	mover.link = pair[0];
+}
+
+static void start_mover(const char *arena, const char *swap_max)
+{
+	struct gp_wire_msg m;
+	char path[512];
+	int sock = listen_at(path, sizeof(path));
+
+	mover.pid = spawn_mover(path, arena, folder, swap_max);
+	mover.epoch = 1;
+	mover.sock = accept4(sock, NULL, NULL, SOCK_CLOEXEC);
+	CHECK(mover.sock >= 0);
+	close(sock);
+	unlink(path);
+	expect(&m, GP_WIRE_HELLO);
+	CHECK_EQ(m.hello.role, GP_ROLE_MOVER);
+	gp_wire_init_reply(&m, GP_WIRE_WELCOME, &m);
+	m.welcome.version = GP_WIRE_VERSION;
+	send_msg(mover.sock, &m);
+	expect(&m, GP_WIRE_MOVER_READY);
+	CHECK_EQ(m.mover_ready.can_freeze, 1);
+	send_link();
+}
+
+static int wait_exit(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void stop_mover(void)
+{
+	close(mover.sock);
+	CHECK_EQ(wait_exit(mover.pid), 0);
+	close(mover.link);
+}
+
+static struct gp_wire_meminfo meminfo(void)
+{
+	struct gp_wire_msg m;
+
+	request(GP_WIRE_MEMINFO);
+	expect(&m, GP_WIRE_MEMINFO);
+	return m.meminfo;
+}
+
+/* --- the shim's side: channels and extents of this process --- */
+
+/* The table in parts of at most @part entries. */
+static size_t send_channels(uint32_t part, bool vouch)
+{
+	struct gp_rm_channel channels[256];
+	struct gp_wire_msg m;
+	uint64_t generation;
+	bool complete;
+	size_t n;
+
+	gp_rm_watch_channels(dev.driver.watch, channels, 256, &n, &generation, &complete);
+	CHECK(complete && n > 0 && n <= 256);
+	for (uint32_t first = 0; first < n; first += part) {
+		init_request(&m, GP_WIRE_CHANNELS);
+		m.channels.generation = generation;
+		m.channels.total = (uint32_t)n;
+		m.channels.first = first;
+		m.channels.n = n - first < part ? (uint32_t)n - first : part;
+		m.channels.complete = vouch;
+		for (uint32_t i = 0; i < m.channels.n; i++)
+			m.channels.entries[i] = (struct gp_wire_channel){
+				channels[first + i].client, channels[first + i].channel,
+				channels[first + i].group, channels[first + i].engine
+			};
+		send_msg(mover.sock, &m);
+	}
+	return n;
+}
+
+static void send_switch(uint32_t type)
+{
+	struct gp_wire_msg m;
+
+	init_request(&m, type);
+	m.freeze.n = 1;
+	m.freeze.procs[0] = PROC;
+	send_msg(mover.sock, &m);
+}
+
+static uint64_t *chunk_of(const struct extent *e, uint64_t chunk)
+{
+	return (uint64_t *)(uintptr_t)(e->at + chunk * GP_CHUNK_BYTES);
+}
+
+static uint64_t word(const struct extent *e, uint64_t chunk, size_t i)
+{
+	return chunk % 3 == 1 ? 0 : e->seed * 0x9e3779b97f4a7c15ull + (chunk << 32) + i;
+}
+
+static void create(struct extent *e)
+{
+	const CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+	};
+	const CUmemAccessDesc access = { .location = prop.location,
+					 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+
+	CHECK_EQ(dev.create(&e->handle, e->bytes, &prop, 0), CUDA_SUCCESS);
+	CHECK_EQ(dev.driver.cuMemMap(e->at, e->bytes, 0, e->handle, 0), CUDA_SUCCESS);
+	CHECK_EQ(dev.driver.cuMemSetAccess(e->at, e->bytes, &access, 1), CUDA_SUCCESS);
+}
+
+static void destroy(struct extent *e)
+{
+	CHECK_EQ(dev.driver.cuMemUnmap(e->at, e->bytes), CUDA_SUCCESS);
+	CHECK_EQ(dev.driver.cuMemRelease(e->handle), CUDA_SUCCESS);
+}
+
+static void fill(struct extent *e, uint32_t seed)
+{
+	e->seed = seed;
+	for (uint64_t c = 0; c < e->bytes / GP_CHUNK_BYTES; c++) {
+		for (size_t i = 0; i < GP_CHUNK_BYTES / 8; i++)
+			chunk_of(e, c)[i] = word(e, c, i);
+	}
+}
+
+static bool intact(const struct extent *e)
+{
+	for (uint64_t c = 0; c < e->bytes / GP_CHUNK_BYTES; c++) {
+		for (size_t i = 0; i < GP_CHUNK_BYTES / 8; i++) {
+			if (chunk_of(e, c)[i] != word(e, c, i))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* 1, 4, 7, 2 and 10 chunks: 48 MiB, of which 14 MiB zero. */
+static void create_all(void)
+{
+	static const uint64_t chunks[N_EXTENTS] = { 1, 4, 7, 2, 10 };
+
+	for (uint32_t i = 0; i < N_EXTENTS; i++) {
+		extents[i].bytes = chunks[i] * GP_CHUNK_BYTES;
+		extents[i].saved = false;
+		create(&extents[i]);
+		fill(&extents[i], 100 + i);
+	}
+}
+
+static void destroy_all(void)
+{
+	for (uint32_t i = 0; i < N_EXTENTS; i++)
+		destroy(&extents[i]);
+}
+
+/* One EXTENTS message; waits for its acknowledgement. */
+static void send_extents(uint32_t first, uint32_t n, bool last)
+{
+	struct gp_wire_msg m;
+	int fds[N_EXTENTS];
+
+	init_request(&m, GP_WIRE_EXTENTS);
+	m.extents.n = n;
+	m.extents.last = last;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct extent *e = &extents[first + i];
+
+		CHECK_EQ(dev.export_handle(&fds[i], e->handle,
+					   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+			 CUDA_SUCCESS);
+		m.extents.entries[i] = (struct gp_wire_extent){ first + i, e->bytes, e->at };
+	}
+	CHECK_EQ(gp_wire_send(mover.link, &m, fds, n, NULL), 0);
+	for (uint32_t i = 0; i < n; i++)
+		close(fds[i]);
+	receive(mover.link, &m);
+	CHECK_EQ(m.header.type, GP_WIRE_EXTENTS_ACK);
+	CHECK_EQ(m.extents_ack.n, n);
+}
+
+/* Reads SAVED until another message comes, and returns that. */
+static void collect_saved(struct gp_wire_msg *m)
+{
+	for (;;) {
+		receive(mover.sock, m);
+		if (m->header.type != GP_WIRE_SAVED)
+			return;
+		for (uint32_t i = 0; i < m->saved.n; i++) {
+			CHECK(m->saved.ids[i] < N_EXTENTS);
+			extents[m->saved.ids[i]].saved = true;
+		}
+	}
+}
+
+static void save_all(struct gp_wire_msg *ret_done)
+{
+	for (uint32_t i = 0; i < N_EXTENTS; i++)
+		extents[i].saved = false;
+	request(GP_WIRE_SAVE);
+	send_extents(0, 2, false);
+	send_extents(2, 3, true);
+	collect_saved(ret_done);
+	if (ret_done->header.type == GP_WIRE_ERROR)
+		return;
+	CHECK_EQ(ret_done->header.type, GP_WIRE_SAVE_DONE);
+	for (uint32_t i = 0; i < N_EXTENTS; i++)
+		CHECK(extents[i].saved);
+}
+
+static void load_all(struct gp_wire_msg *ret_done)
+{
+	request(GP_WIRE_LOAD);
+	send_extents(0, N_EXTENTS, true);
+	receive(mover.sock, ret_done);
+}
+
+static void drop(void)
+{
+	struct gp_wire_msg m;
+
+	request(GP_WIRE_DROP);
+	expect(&m, GP_WIRE_OK);
+}
+
+/* --- tests --- */
+
+/* 4 chunks go to the arena, the other 13 that are not zero to disk. */
+static void test_save_when_arena_is_small_then_all_bytes_come_back(void)
+{
+	struct gp_wire_meminfo before, after;
+	struct gp_wire_msg m;
+
+	start_mover("8M", "64M");
+	before = meminfo();
+	CHECK_EQ(before.arena_bytes, 8 * MIB);
+	CHECK_EQ(before.swap_bytes, 64 * MIB);
+	create_all();
+	save_all(&m);
+	CHECK_EQ(m.save_done.n_extents, N_EXTENTS);
+	CHECK_EQ(m.save_done.total_bytes, 48 * MIB);
+	CHECK_EQ(m.save_done.zero_bytes, 14 * MIB);
+	CHECK_EQ(m.save_done.arena_bytes, 8 * MIB);
+	CHECK_EQ(m.save_done.disk_bytes, 26 * MIB);
+	CHECK(m.save_done.ns > 0);
+	destroy_all();
+	after = meminfo();
+	CHECK_EQ(after.free_bytes, before.free_bytes); /* the mover has let go, too */
+	CHECK_EQ(after.arena_used_bytes, 8 * MIB);
+	CHECK_EQ(after.swap_used_bytes, 26 * MIB);
+	for (uint32_t i = 0; i < N_EXTENTS; i++)
+		create(&extents[i]);
+	load_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_LOAD_DONE);
+	CHECK_EQ(m.load_done.total_bytes, 48 * MIB);
+	CHECK_EQ(m.load_done.disk_bytes, 26 * MIB);
+	for (uint32_t i = 0; i < N_EXTENTS; i++)
+		CHECK(intact(&extents[i]));
+	drop();
+	after = meminfo();
+	CHECK_EQ(after.arena_used_bytes, 0);
+	CHECK_EQ(after.swap_used_bytes, 0);
+	destroy_all();
+	stop_mover();
+}
+
+static void test_save_when_saved_copy_exists_then_only_changes_are_copied(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("40M", "0"); /* room for 17 chunks and 3 more, not for a second copy */
+	create_all();
+	save_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	fill(&extents[1], 999);
+	save_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	CHECK_EQ(m.save_done.arena_bytes, 34 * MIB);
+	CHECK_EQ(meminfo().arena_used_bytes, 34 * MIB);
+	for (uint32_t i = 0; i < N_EXTENTS; i++)
+		memset(chunk_of(&extents[i], 0), 0x5a, extents[i].bytes);
+	load_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_LOAD_DONE);
+	for (uint32_t i = 0; i < N_EXTENTS; i++)
+		CHECK(intact(&extents[i]));
+	destroy_all();
+	stop_mover();
+}
+
+static void test_save_when_no_room_is_left_then_error_and_nothing_is_lost(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("8M", "4M");
+	create_all();
+	save_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -ENOSPC);
+	CHECK(strstr(m.error.text, "--swap-max"));
+	CHECK(extents[0].saved && extents[1].saved && !extents[4].saved);
+	for (uint32_t i = 0; i < N_EXTENTS; i++)
+		CHECK(intact(&extents[i]));
+	memset(chunk_of(&extents[1], 0), 0x5a, extents[1].bytes);
+	request(GP_WIRE_LOAD);
+	send_extents(0, 2, true);
+	expect(&m, GP_WIRE_LOAD_DONE);
+	CHECK(intact(&extents[0]) && intact(&extents[1]));
+	drop();
+	CHECK_EQ(meminfo().arena_used_bytes + meminfo().swap_used_bytes, 0);
+	destroy_all();
+	stop_mover();
+}
+
+/* Overwrites the first chunks of the mover's nameless swap file. */
+static void corrupt_swapfile(void)
+{
+	char path[600], target[512];
+	bool found = false;
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", mover.pid);
+	dir = opendir(path);
+	CHECK(dir);
+	while ((entry = readdir(dir))) {
+		ssize_t n;
+		int fd;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%.32s", mover.pid, entry->d_name);
+		n = readlink(path, target, sizeof(target) - 1);
+		if (n < 0)
+			continue;
+		target[n] = 0;
+		if (strncmp(target, folder, strlen(folder)) || !strstr(target, "(deleted)"))
+			continue;
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+		CHECK(fd >= 0);
+		CHECK_EQ(pwrite(fd, "rot", 3, 2 * MIB + 4096), 3);
+		CHECK_EQ(fsync(fd), 0); /* the mover reads with O_DIRECT */
+		close(fd);
+		found = true;
+	}
+	closedir(dir);
+	CHECK(found);
+}
+
+static void test_load_when_disk_rots_then_error_names_extent_and_chunk(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("0", "64M");
+	create_all();
+	save_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	CHECK_EQ(m.save_done.disk_bytes, 34 * MIB);
+	corrupt_swapfile();
+	load_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -EBADMSG);
+	CHECK(strstr(m.error.text, "extent 1 chunk 0")); /* the second chunk on disk */
+	CHECK_EQ(meminfo().swap_used_bytes, 34 * MIB);	 /* kept until DROP */
+	destroy_all();
+	stop_mover();
+}
+
+static void test_move_when_process_dies_then_error_and_everything_let_go(void)
+{
+	struct gp_wire_meminfo before;
+	struct gp_wire_msg m;
+
+	start_mover("64M", "0");
+	before = meminfo();
+	create_all();
+	request(GP_WIRE_SAVE);
+	send_extents(0, 2, false);
+	close(mover.link);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+	destroy_all();
+	CHECK_EQ(meminfo().free_bytes, before.free_bytes);
+	request(GP_WIRE_UNLINK);
+	expect(&m, GP_WIRE_OK);
+	CHECK_EQ(meminfo().arena_used_bytes, 0);
+	request(GP_WIRE_SAVE);
+	expect(&m, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -ESRCH);
+	stop_mover();
+}
+
+static void test_unlink_when_move_waits_then_move_ends_at_once(void)
+{
+	uint64_t start = gp_now_ns();
+	struct gp_wire_msg m;
+
+	start_mover("64M", "0");
+	request(GP_WIRE_SAVE);
+	request(GP_WIRE_UNLINK);
+	expect(&m, GP_WIRE_ERROR);
+	expect(&m, GP_WIRE_OK);
+	CHECK(gp_now_ns() - start < 9 * GP_NS_PER_SEC); /* not by the link's timeout */
+	stop_mover();
+}
+
+static void test_save_when_shim_cannot_export_then_its_error(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("64M", "0");
+	request(GP_WIRE_SAVE);
+	init_request(&m, GP_WIRE_EXTENTS);
+	m.extents.last = 1;
+	m.extents.error = -ENODEV;
+	send_msg(mover.link, &m);
+	receive(mover.link, &m);
+	expect(&m, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -ENODEV);
+	stop_mover();
+}
+
+/* What an earlier, failed preemption left in the link is not taken for the next one's. */
+static void test_save_when_link_holds_stale_extents_then_skipped(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("64M", "0");
+	create_all();
+	init_request(&m, GP_WIRE_EXTENTS);
+	m.extents.error = -EIO;
+	m.extents.last = 1;
+	send_msg(mover.link, &m);
+	mover.epoch = 2;
+	request(GP_WIRE_SAVE);
+	receive(mover.link, &m);
+	CHECK_EQ(m.header.type, GP_WIRE_EXTENTS_ACK);
+	send_extents(0, N_EXTENTS, true);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	CHECK_EQ(m.save_done.n_extents, N_EXTENTS);
+	destroy_all();
+	stop_mover();
+}
+
+/* Freezing is answered while a move waits for its shim, and stops this process's copies. */
+static void test_freeze_when_move_is_under_way_then_answered_and_effective(void)
+{
+	size_t n_channels;
+	struct gp_wire_msg m;
+	CUstream stream;
+	CUevent event;
+
+	start_mover("64M", "0");
+	create_all();
+	n_channels = send_channels(6, true);
+	CHECK_EQ(dev.driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_EQ(dev.driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+	request(GP_WIRE_SAVE);
+	send_switch(GP_WIRE_FREEZE);
+	expect(&m, GP_WIRE_FROZEN);
+	CHECK_EQ(m.frozen.n_channels, n_channels);
+	CHECK(m.frozen.ns > 0);
+	CHECK_EQ(dev.driver.cuMemsetD8Async(extents[0].at, 0xff, GP_CHUNK_BYTES, stream),
+		 CUDA_SUCCESS);
+	CHECK_EQ(dev.driver.cuEventRecord(event, stream), CUDA_SUCCESS);
+	send_extents(0, N_EXTENTS, true);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	CHECK_EQ(dev.driver.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	CHECK(intact(&extents[0]));
+	send_switch(GP_WIRE_THAW);
+	expect(&m, GP_WIRE_THAWED);
+	CHECK_EQ(dev.driver.cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK(!intact(&extents[0]));
+	send_switch(GP_WIRE_THAW); /* may be repeated */
+	expect(&m, GP_WIRE_THAWED);
+	CHECK_EQ(m.thawed.n_channels, n_channels);
+	dev.driver.cuEventDestroy(event);
+	dev.driver.cuStreamDestroy(stream);
+	destroy_all();
+	stop_mover();
+}
+
+static void test_freeze_when_table_is_missing_or_incomplete_then_refused(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("64M", "0");
+	send_switch(GP_WIRE_FREEZE);
+	expect(&m, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -ENOTSUP);
+	send_channels(64, false);
+	send_switch(GP_WIRE_FREEZE);
+	expect(&m, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -ENOTSUP);
+	send_channels(64, true);
+	send_switch(GP_WIRE_FREEZE);
+	expect(&m, GP_WIRE_FROZEN);
+	send_switch(GP_WIRE_THAW);
+	expect(&m, GP_WIRE_THAWED);
+	stop_mover();
+}
+
+/* The device refuses every second time: the mover's own trial passes, the first freeze does not. */
+static void test_freeze_when_driver_refuses_once_then_retried(void)
+{
+	struct gp_wire_msg m;
+
+	setenv("GPUPRES_SOFT_FREEZE_FAIL", "2", 1);
+	start_mover("64M", "0");
+	unsetenv("GPUPRES_SOFT_FREEZE_FAIL");
+	send_channels(64, true);
+	send_switch(GP_WIRE_FREEZE);
+	expect(&m, GP_WIRE_FROZEN);
+	send_switch(GP_WIRE_THAW);
+	expect(&m, GP_WIRE_THAWED);
+	stop_mover();
+}
+
+static void test_mover_when_terminated_then_exits_0(void)
+{
+	start_mover("8M", "0");
+	request(GP_WIRE_SAVE); /* a move that waits must not hold it up */
+	CHECK_EQ(kill(mover.pid, SIGTERM), 0);
+	CHECK_EQ(wait_exit(mover.pid), 0);
+	close(mover.sock);
+	close(mover.link);
+}
+
+static void test_mover_when_swap_folder_is_missing_then_exits_1(void)
+{
+	CHECK_EQ(wait_exit(spawn_mover("/nonexistent.sock", "8M", "/nonexistent/swap", "64M")), 1);
+	CHECK_EQ(wait_exit(spawn_mover("/nonexistent.sock", "8M", folder, "64M")), 1);
+}
+
+static void open_device(void)
+{
+	const struct gp_driver_options options = { .path = driver_path,
+						   .soft = true,
+						   .hook = hook };
+	struct gp_err err = { 0 };
+
+	if (gp_driver_open(&dev.driver, &options, &err) < 0)
+		fprintf(stderr, "%s\n", err.msg);
+	CHECK(dev.driver.context);
+	dev.create = (__typeof__(dev.create))dlsym(dev.driver.library, "cuMemCreate");
+	dev.export_handle = (__typeof__(dev.export_handle))dlsym(dev.driver.library,
+								 "cuMemExportToShareableHandle");
+	CHECK(dev.create && dev.export_handle);
+	for (uint32_t i = 0; i < N_EXTENTS; i++)
+		CHECK_EQ(dev.driver.cuMemAddressReserve(&extents[i].at, 32 * MIB, 0, 0, 0),
+			 CUDA_SUCCESS);
+}
+
+static void remove_dir(const char *path)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+
+	CHECK(dir);
+	while ((entry = readdir(dir)))
+		unlinkat(dirfd(dir), entry->d_name, 0);
+	closedir(dir);
+	CHECK_EQ(rmdir(path), 0);
+}
+
+int main(void)
+{
+	const char *build = getenv("GP_BUILD"), *tmp = getenv("TMPDIR");
+
+	CHECK(build);
+	snprintf(driver_path, sizeof(driver_path), "%s/lib/gpupres/soft/libcuda.so.1", build);
+	snprintf(folder, sizeof(folder), "%s/gpupres-test-XXXXXX", tmp ? tmp : "/tmp");
+	CHECK(mkdtemp(folder) && mkdtemp(state_dir));
+	setenv("GPUPRES_SOFT_DIR", state_dir, 1);
+	setenv("GPUPRES_SOFT_MEMORY", "256M", 1);
+	open_device();
+	test_save_when_arena_is_small_then_all_bytes_come_back();
+	test_save_when_saved_copy_exists_then_only_changes_are_copied();
+	test_save_when_no_room_is_left_then_error_and_nothing_is_lost();
+	test_load_when_disk_rots_then_error_names_extent_and_chunk();
+	test_move_when_process_dies_then_error_and_everything_let_go();
+	test_unlink_when_move_waits_then_move_ends_at_once();
+	test_save_when_shim_cannot_export_then_its_error();
+	test_save_when_link_holds_stale_extents_then_skipped();
+	test_freeze_when_move_is_under_way_then_answered_and_effective();
+	test_freeze_when_table_is_missing_or_incomplete_then_refused();
+	test_freeze_when_driver_refuses_once_then_retried();
+	test_mover_when_terminated_then_exits_0();
+	test_mover_when_swap_folder_is_missing_then_exits_1();
+	gp_driver_close(&dev.driver);
+	remove_dir(state_dir);
+	remove_dir(folder);
+	return 0;
+}
