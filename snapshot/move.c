@@ -497,6 +497,10 @@ static int move_begin_one(struct gp_move *m, struct gp_link_batch *batch, struct
 		if (r < 0)
 			return r;
 	}
+	m->taken_bytes += batch->extents[batch->next].n_chunks * GP_CHUNK_BYTES;
+	if (m->taken_bytes > m->driver->total_bytes)
+		return gp_err_set(err, -EBADMSG,
+				  "the process sent more memory than the device has");
 	slot = &m->slots[m->n_started++ % GP_MOVE_SLOTS];
 	slot->extent = batch->extents[batch->next++];
 	slot->busy = true;
@@ -584,6 +588,7 @@ int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_ms
 	m->first_ns = m->last_ns = 0;
 	m->n_started = m->n_placed = m->n_finished = 0;
 	m->unread = false;
+	m->taken_bytes = 0;
 	memset(&m->totals, 0, sizeof(m->totals));
 	gp_wire_init_reply(&m->report, GP_WIRE_SAVED, request);
 	do {

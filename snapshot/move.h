@@ -60,7 +60,8 @@ struct gp_move {
 	struct gp_proc *proc;
 	const struct gp_wire_msg *request;
 	bool loading;
-	bool unread; /* it failed and its shim may have sent more */
+	bool unread;	      /* it failed and its shim may have sent more */
+	uint64_t taken_bytes; /* a shim that sends without end is stopped by this */
 	uint64_t first_ns, last_ns;
 	struct gp_wire_moved totals;
 	struct gp_wire_msg report; /* SAVED under construction */

@@ -11,7 +11,8 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 
-#define MOVER_OWN_CHANNELS 512 /* of this process; a CUDA process has 20 to 256 */
+#define MOVER_ENABLE_ATTEMPTS 3
+#define MOVER_OWN_CHANNELS    512 /* of this process; a CUDA process has 20 to 256 */
 
 static struct gp_proc *mover_find(struct gp_mover *m, uint32_t id)
 {
@@ -331,11 +332,12 @@ int gp_mover_try_freeze(struct gp_driver *driver, struct gp_rm_subdevice *ret_su
 	if (n == 0 || n > MOVER_OWN_CHANNELS)
 		return gp_err_set(err, -ENOTSUP, "%zu channels of this process were seen", n);
 	r = gp_rm_set_disabled(ret_sub, channels, n, true, err);
-	if (r < 0)
-		(void)!gp_rm_set_disabled(ret_sub, channels, n, false, NULL);
-	else
-		r = gp_rm_set_disabled(ret_sub, channels, n, false, err);
-	return r;
+	/* This process cannot work without its channels: one refusal is not taken for an answer. */
+	for (int i = 0; i < MOVER_ENABLE_ATTEMPTS; i++) {
+		if (gp_rm_set_disabled(ret_sub, channels, n, false, r < 0 ? NULL : err) == 0)
+			return r;
+	}
+	return r < 0 ? r : -EIO;
 }
 
 static int mover_init_signals(struct gp_mover *m, struct gp_err *err)
