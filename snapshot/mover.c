@@ -158,9 +158,11 @@ static int mover_unlink(struct gp_mover *m, const struct gp_wire_msg *request, s
 	if (!proc)
 		return gp_err_set(err, -ESRCH, "process %u is not known", request->header.proc);
 	gp_proc_hang_up(proc);
+	/* Once queued it is the worker's, and may be gone already. */
+	gp_list_del(&proc->list);
 	r = gp_worker_queue(&m->worker, request, proc, err);
-	if (r == 0)
-		gp_list_del(&proc->list);
+	if (r < 0)
+		gp_list_add_tail(&m->procs, &proc->list);
 	return r;
 }
 
@@ -325,9 +327,9 @@ int gp_mover_try_freeze(struct gp_driver *driver, struct gp_rm_subdevice *ret_su
 		return r;
 	gp_rm_watch_channels(driver->watch, channels, MOVER_OWN_CHANNELS, &n, &generation,
 			     &complete);
-	if (n == 0 || n > MOVER_OWN_CHANNELS || !complete)
-		return gp_err_set(err, -ENOTSUP, "own channels: %zu seen, table %s", n,
-				  complete ? "complete" : "incomplete");
+	/* A trial needs no complete table, only whole groups: channels come sorted by them. */
+	if (n == 0 || n > MOVER_OWN_CHANNELS)
+		return gp_err_set(err, -ENOTSUP, "%zu channels of this process were seen", n);
 	r = gp_rm_set_disabled(ret_sub, channels, n, true, err);
 	if (r < 0)
 		(void)!gp_rm_set_disabled(ret_sub, channels, n, false, NULL);

@@ -423,8 +423,6 @@ static bool control_turn(struct gp_control *c, const struct pollfd *fds)
 {
 	uint64_t due = gp_link_deadline(&c->to_mover);
 
-	if (fds[0].revents)
-		control_drain_wake(c);
 	if (!control_take_notes(c))
 		return false;
 	if (fds[1].revents && !control_receive(c))
@@ -455,11 +453,12 @@ static void *control_main(void *arg)
 
 		if (poll(fds, GP_ARRAY_SIZE(fds), control_timeout_ms(c)) < 0)
 			continue;
+		/* Before the notes are taken: a note left after that wakes us again. */
+		if (fds[0].revents)
+			control_drain_wake(c);
 		pthread_mutex_lock(&c->serving);
 		if (!c->stopped && c->sock >= 0 && !control_turn(c, fds))
 			control_lost(c);
-		else if (c->sock < 0 && fds[0].revents)
-			control_drain_wake(c);
 		if (!c->stopped && c->thaw_ns && gp_now_ns() >= c->thaw_ns)
 			control_thaw(c);
 		done = c->stopped || (c->sock < 0 && !c->locked);

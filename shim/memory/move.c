@@ -86,19 +86,20 @@ int gp_move_describe(struct gp_extents *x, uint64_t id, struct gp_wire_extent *r
 
 	pthread_mutex_lock(&x->lock);
 	e = gp_extents_by_id(x, id);
-	if (!e || e->state != GP_EXTENT_RESIDENT)
-		r = gp_err_set(err, -ENOENT, "extent %llu is not resident", (unsigned long long)id);
-	else if (e->fd < 0)
-		r = move_export(x, e);
-	if (r == 0) {
-		*ret_entry = (struct gp_wire_extent){ e->id, e->bytes, e->address };
-		*ret_fd = e->fd;
-	} else if (r != -ENOENT) {
-		gp_err_set(err, r, "the driver does not export extent %llu",
-			   (unsigned long long)id);
+	if (!e || e->state != GP_EXTENT_RESIDENT) {
+		pthread_mutex_unlock(&x->lock);
+		return gp_err_set(err, -ENOENT, "extent %llu is not resident",
+				  (unsigned long long)id);
 	}
+	if (e->fd < 0)
+		r = move_export(x, e);
+	*ret_entry = (struct gp_wire_extent){ e->id, e->bytes, e->address };
+	*ret_fd = e->fd;
 	pthread_mutex_unlock(&x->lock);
-	return r;
+	if (r < 0)
+		return gp_err_set(err, r, "the driver does not export extent %llu",
+				  (unsigned long long)id);
+	return 0;
 }
 
 /* Lock held. */
