@@ -185,6 +185,8 @@ static int block_run_guarded(struct gp_exec_scratch *scratch)
 
 	if (sigsetjmp(scratch->escape, 0)) {
 		gp_exec_fault_guard(NULL);
+		/* Sanitizers wrap the handler and leave the signal blocked: open it again. */
+		scratch->is_signal_open = false;
 		return gp_err_set(scratch->err, scratch->escape_code,
 				  "kernel '%s': illegal address 0x%llx at ptx line %u",
 				  scratch->code->kernel->info.name,

@@ -37,7 +37,6 @@ static void *lower_grow(struct gp_lower *L, void *table, uint32_t n, uint32_t *c
 
 struct gp_exec_ins *gp_lower_emit(struct gp_lower *L, uint32_t op)
 {
-	static _Thread_local struct gp_exec_ins nowhere; /* after an error; never read */
 	struct gp_exec_code *code = L->code;
 	struct gp_exec_ins *grown = NULL, *in;
 
@@ -46,7 +45,7 @@ struct gp_exec_ins *gp_lower_emit(struct gp_lower *L, uint32_t op)
 	if (!L->error)
 		grown = lower_grow(L, code->ins, code->n_ins, &L->ins_cap, sizeof(*grown));
 	if (!grown)
-		return &nowhere;
+		return &L->nowhere;
 	code->ins = grown;
 	in = &grown[code->n_ins++];
 	*in = (struct gp_exec_ins){ .op = (uint16_t)op,

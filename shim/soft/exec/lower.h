@@ -53,6 +53,7 @@ struct gp_lower {
 	bool is_unsupported; /* the current instruction */
 	int error;	     /* sticky: -ENOMEM, -EILSEQ */
 	struct gp_err *err;
+	struct gp_exec_ins nowhere; /* where emitting goes after an error; never read */
 };
 
 typedef void (*gp_lower_fn)(struct gp_lower *L, uint32_t param);
