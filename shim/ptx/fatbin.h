@@ -10,10 +10,10 @@
 #include <stddef.h>
 
 /*
- * Finds the PTX best suited for compute capability @sm (e.g. 90: the highest entry <= sm) in @image,
- * an image as cuModuleLoadData takes it, decompressed into *@ret_text (caller frees, NUL-terminated).
- * An image with no code at all (nvcc's empty device-link fatbin) gives *@ret_len = 0 and returns 0.
- * -ENOEXEC if there is only machine code; -EINVAL for what is no image.
+ * Finds the PTX best suited for compute capability @sm (e.g. 90: the highest entry <= sm) in
+ * @image, an image as cuModuleLoadData takes it, decompressed into *@ret_text (caller frees,
+ * NUL-terminated). An image with no code at all (nvcc's empty device-link fatbin) gives *@ret_len =
+ * 0 and returns 0. -ENOEXEC if there is only machine code; -EINVAL for what is no image.
  */
 gp_must_check int gp_fatbin_find_ptx(const void *image, unsigned int sm, char **ret_text,
 				     size_t *ret_len, struct gp_err *err);

@@ -55,7 +55,8 @@ const struct gp_ptx_kernel *gp_ptx_kernel_at(const struct gp_ptx_module *module,
 /* NULL if there is no such entry. */
 const struct gp_ptx_kernel *gp_ptx_kernel_find(const struct gp_ptx_module *module,
 					       const char *name);
-void gp_ptx_kernel_get_info(const struct gp_ptx_kernel *kernel, struct gp_ptx_kernel_info *ret_info);
+void gp_ptx_kernel_get_info(const struct gp_ptx_kernel *kernel,
+			    struct gp_ptx_kernel_info *ret_info);
 
 size_t gp_ptx_n_globals(const struct gp_ptx_module *module);
 const struct gp_ptx_global *gp_ptx_global_at(const struct gp_ptx_module *module, size_t i);

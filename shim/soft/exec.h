@@ -34,8 +34,16 @@ void gp_exec_scratch_free(struct gp_exec_scratch *scratch);
 
 /*
  * Runs block number @block (x fastest) to its end. Blocks only in @park. 0; -ECANCELED if @park
- * said so; -EFAULT for an illegal address; -EILSEQ for a trap, an assertion or an instruction that
- * is not supported (@err names kernel, PTX line and opcode); -ENOMEM.
+ * said so; -EFAULT for an illegal address; -EILSEQ for a trap, an assertion, a barrier that can
+ * never complete, or an instruction that is not supported (@err names kernel, PTX line and opcode;
+ * found when a thread gets there, so what it stored before stays); -EINVAL for a block of no or
+ * more than 1024 threads; -ENOMEM.
+ *
+ * Illegal addresses are found by SIGSEGV and SIGBUS: the first call in a process installs handlers,
+ * which pass on what is not theirs, and the first call with a scratch unblocks both signals in the
+ * calling thread. An address that is mapped is legal, whoever mapped it; .shared ones are checked.
+ * While @park runs, faults are not the interpreter's. @err must be given and stay valid meanwhile.
+ * f32 and f64 arithmetic is IEEE exact; .approx functions are the C library's.
  */
 gp_must_check int gp_exec_block(const struct gp_exec_launch *launch, uint64_t block,
 				struct gp_exec_scratch *scratch, struct gp_err *err);
