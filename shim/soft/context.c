@@ -201,7 +201,7 @@ void gp_ctx_free(struct gp_ctx *ctx)
 {
 	gp_ctx_drain(ctx);
 	__atomic_store_n(&ctx->magic, 0, __ATOMIC_RELEASE);
-	gp_list_for_each (stream, &ctx->streams, struct gp_stream, entry) {
+	gp_list_for_each(stream, &ctx->streams, struct gp_stream, entry) {
 		gp_list_del(&stream->entry);
 		stream->magic = 0;
 		free(stream);

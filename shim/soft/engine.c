@@ -227,7 +227,7 @@ static int engine_transfer(struct gp_op *op, uint8_t *pattern)
 /* Lock held. The first transfer whose channel is on the hardware; its gate is entered. */
 static struct gp_op *engine_pick(struct gp_list *list)
 {
-	gp_list_for_each (op, list, struct gp_op, run)
+	gp_list_for_each(op, list, struct gp_op, run)
 		if (gp_gate_enter(&op->channel->gate))
 			return op;
 	return NULL;

@@ -69,7 +69,7 @@ static bool queue_in_turn(const struct gp_op *op)
 		head = stream_head(stream->ctx->legacy);
 		return !stream_is_blocking(stream) || !head || head->number > op->number;
 	}
-	gp_list_for_each (other, &gp_queue.active, struct gp_stream, active) {
+	gp_list_for_each(other, &gp_queue.active, struct gp_stream, active) {
 		if (other == stream || other->ctx != stream->ctx || !stream_is_blocking(other))
 			continue;
 		head = stream_head(other);
@@ -153,7 +153,7 @@ static void queue_pump(void)
 
 	do {
 		again = false;
-		gp_list_for_each (stream, &gp_queue.active, struct gp_stream, active) {
+		gp_list_for_each(stream, &gp_queue.active, struct gp_stream, active) {
 			struct gp_op *op = stream_head(stream);
 
 			if (op && !op->issued && queue_in_turn(op) && queue_issue(op))
@@ -274,7 +274,7 @@ CUresult gp_stream_wait(struct gp_stream *stream)
 
 		do {
 			owes = stream_owes(stream, number);
-			gp_list_for_each (other, &gp_queue.active, struct gp_stream, active)
+			gp_list_for_each(other, &gp_queue.active, struct gp_stream, active)
 				if (other->ctx == ctx && stream_is_blocking(other))
 					owes |= stream_owes(other, number);
 			if (owes)
@@ -295,7 +295,7 @@ static void ctx_wait_number(const struct gp_ctx *ctx, uint64_t number)
 
 	do {
 		owes = false;
-		gp_list_for_each (stream, &gp_queue.active, struct gp_stream, active)
+		gp_list_for_each(stream, &gp_queue.active, struct gp_stream, active)
 			owes |= stream->ctx == ctx && stream_owes(stream, number);
 		if (owes)
 			pthread_cond_wait(&gp_queue.changed, &gp_queue.lock);
@@ -329,7 +329,7 @@ CUresult gp_stream_query(struct gp_stream *stream)
 	if (!r && stream->n_ops)
 		r = CUDA_ERROR_NOT_READY;
 	if (!r && stream->is_legacy)
-		gp_list_for_each (other, &gp_queue.active, struct gp_stream, active)
+		gp_list_for_each(other, &gp_queue.active, struct gp_stream, active)
 			if (other->ctx == stream->ctx && stream_is_blocking(other))
 				r = CUDA_ERROR_NOT_READY;
 	pthread_mutex_unlock(&gp_queue.lock);

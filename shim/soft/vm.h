@@ -16,7 +16,7 @@
 
 #include <stddef.h>
 
-#define GP_VM_GRANULE (2ull << 20) /* CU_MEM_ALLOC_GRANULARITY on the card (FACTS: 2 MiB) */
+#define GP_VM_GRANULE (2ull << 20) /* CU_MEM_ALLOC_GRANULARITY on the card (2 MiB) */
 
 struct gp_vm_file {
 	uint64_t key; /* what programs hold as a handle; never used twice */

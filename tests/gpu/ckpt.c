@@ -43,7 +43,8 @@ int main(int argc, char **argv)
 	ckpt_check(cuCheckpointProcessLock(pid, &lock), "cuCheckpointProcessLock");
 	lock_ms = ckpt_ms(begin);
 	begin = gp_now_ns();
-	ckpt_check(cuCheckpointProcessCheckpoint(pid, &checkpoint), "cuCheckpointProcessCheckpoint");
+	ckpt_check(cuCheckpointProcessCheckpoint(pid, &checkpoint),
+		   "cuCheckpointProcessCheckpoint");
 	checkpoint_ms = ckpt_ms(begin);
 	begin = gp_now_ns();
 	ckpt_check(cuCheckpointProcessRestore(pid, &restore), "cuCheckpointProcessRestore");

@@ -85,9 +85,10 @@ static CUmodule soft_module __attribute__((unused));
 
 static inline void soft_open(void)
 {
-	const char *path = getenv("GP_SOFT_CUDA");
+	char path[4096];
 
-	soft_handle = dlopen(path ? path : GP_SOFT_CUDA, RTLD_NOW | RTLD_LOCAL);
+	snprintf(path, sizeof(path), "%s/lib/gpupres/soft/libcuda.so.1", getenv("GP_BUILD"));
+	soft_handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!soft_handle)
 		fprintf(stderr, "%s\n", dlerror());
 	CHECK(soft_handle);

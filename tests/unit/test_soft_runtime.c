@@ -32,9 +32,13 @@ RT_FUNCTIONS(X)
 
 static void open_runtime(void)
 {
-	const char *path = getenv("GP_SOFT_CUDART");
-	void *handle = dlopen(path ? path : GP_SOFT_CUDART, RTLD_NOW | RTLD_LOCAL);
+	const char *driver = getenv("GP_SOFT_CUDA"), *path = getenv("GP_SOFT_CUDART");
+	void *handle;
 
+	/* A libcuda.so.1 that is in the process already is the one to use, wherever it came from.
+	 */
+	CHECK(dlopen(driver ? driver : GP_SOFT_CUDA, RTLD_NOW | RTLD_LOCAL));
+	handle = dlopen(path ? path : GP_SOFT_CUDART, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
 		fprintf(stderr, "%s\n", dlerror());
 	CHECK(handle);

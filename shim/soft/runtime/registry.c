@@ -66,7 +66,7 @@ static struct gp_list *registry_bucket(const void *host)
 
 static struct gp_rt_symbol *registry_find(const void *host)
 {
-	gp_list_for_each (symbol, registry_bucket(host), struct gp_rt_symbol, entry)
+	gp_list_for_each(symbol, registry_bucket(host), struct gp_rt_symbol, entry)
 		if (symbol->host == host)
 			return symbol;
 	return NULL;
@@ -126,7 +126,7 @@ void __cudaUnregisterFatBinary(void **handle)
 		return;
 	registry_lock();
 	for (size_t i = 0; i < GP_REGISTRY_BUCKETS; i++)
-		gp_list_for_each (symbol, &registry.buckets[i], struct gp_rt_symbol, entry)
+		gp_list_for_each(symbol, &registry.buckets[i], struct gp_rt_symbol, entry)
 			if (symbol->image == image) {
 				gp_list_del(&symbol->entry);
 				free(symbol);
@@ -168,7 +168,7 @@ char __cudaInitModule(void **handle)
 	registry_lock();
 	e = registry_load(image);
 	for (size_t i = 0; !e && i < GP_REGISTRY_BUCKETS; i++)
-		gp_list_for_each (symbol, &registry.buckets[i], struct gp_rt_symbol, entry) {
+		gp_list_for_each(symbol, &registry.buckets[i], struct gp_rt_symbol, entry) {
 			CUdeviceptr addr;
 
 			if (symbol->image != image || symbol->kind != GP_RT_MANAGED)
