@@ -131,8 +131,7 @@ static void interpose_watch(struct gp_interpose *ip)
 	if (!ip->watch)
 		return;
 	if (gp_got_patch(ip->driver, "ioctl", (void *)interpose_ioctl, &err) < 0) {
-		gp_log(GP_LOG_WARN, "not-preemptible",
-		       "error=\"%s\" effect=\"this program runs, but cannot be frozen\"", err.msg);
+		gp_log(GP_LOG_DEBUG, "not-watched", "error=\"%s\"", err.msg);
 		gp_rm_watch_free(ip->watch);
 		ip->watch = NULL;
 	}
