@@ -124,7 +124,7 @@ static void test_resolve_when_found_then_ours_of_that_name(void)
 /* Welcomes one process and reads what it says until it goes. */
 static void *play_daemon(void *arg)
 {
-	int listener = *(const int *)arg, sock = accept(listener, NULL, NULL);
+	int sock = accept(*(const int *)arg, NULL, NULL);
 	struct gp_wire_msg m;
 	struct gp_err err;
 
@@ -138,14 +138,16 @@ static void *play_daemon(void *arg)
 	return NULL;
 }
 
+static struct sockaddr_un addr = { .sun_family = AF_UNIX };
+static int listener;
+
 static void start_daemon(void)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	static int listener;
 	pthread_t thread;
 
 	snprintf(addr.sun_path, sizeof(addr.sun_path), "/dev/shm/gp-test-forward-%d", getpid());
 	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(listener >= 0);
 	CHECK_EQ(bind(listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
 	CHECK_EQ(listen(listener, 1), 0);
 	setenv("GPUPRES_SOCKET", addr.sun_path, 1);
@@ -162,7 +164,7 @@ static void test_free_when_stream_is_captured_then_deferred(void)
 	start_daemon();
 	open_shim();
 	CHECK_EQ(SHIM(cuInit)(0), CUDA_SUCCESS);
-	CHECK_EQ(unlink(getenv("GPUPRES_SOCKET")), 0);
+	CHECK_EQ(unlink(addr.sun_path), 0);
 	synchronised = fake_function("fake_n_synchronised");
 	mapped = fake_function("fake_n_mapped");
 	CHECK_EQ(SHIM(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
@@ -198,8 +200,10 @@ static void in_a_process(void (*test)(void))
 
 int main(void)
 {
-	CHECK(getenv("GP_BUILD") && getenv("GP_FAKE_CUDA"));
-	setenv("GPUPRES_DRIVER", getenv("GP_FAKE_CUDA"), 1);
+	const char *fake = getenv("GP_FAKE_CUDA");
+
+	CHECK(fake);
+	setenv("GPUPRES_DRIVER", fake, 1);
 	setenv("GPUPRES_SOCKET", "/nonexistent/shim.sock", 1);
 	in_a_process(test_forward_when_first_call_then_all_arguments_arrive);
 	in_a_process(test_forward_when_threads_call_first_then_bound_once);
