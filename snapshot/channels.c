@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A context has up to 256 channels with CUDA_DEVICE_MAX_CONNECTIONS=32; many contexts fit. */
+#define CHANNEL_TABLE_MAX 16384
+
 static int channel_list_reserve(struct gp_channel_list *list, size_t n)
 {
 	struct gp_rm_channel *grown;
@@ -74,6 +77,8 @@ int gp_channel_table_update(struct gp_channel_table *t, const struct gp_wire_cha
 		return 0; /* a newer table follows: this one changed while it was sent */
 	}
 	t->torn = true;
+	if (part->total > CHANNEL_TABLE_MAX)
+		return gp_err_set(err, -E2BIG, "a table of %u channels is too long", part->total);
 	if (channel_list_reserve(next, part->total) < 0 ||
 	    channel_list_reserve(&t->frozen, part->total) < 0)
 		return gp_err_sys(err, -ENOMEM, "channel table of %u channels", part->total);

@@ -24,7 +24,7 @@ struct gp_channel_table {
 	bool torn;     /* a newer table is under way, or came with parts missing */
 };
 
-/* Takes in one message. -ENOMEM (the table then cannot be frozen until the next one came). */
+/* Takes in one message. -ENOMEM, -E2BIG: it cannot be frozen until another table came. */
 gp_must_check int gp_channel_table_update(struct gp_channel_table *table,
 					  const struct gp_wire_channels *part, struct gp_err *err);
 void gp_channel_table_fini(struct gp_channel_table *table);

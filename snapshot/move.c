@@ -25,20 +25,19 @@ size_t gp_move_host_bytes(const struct gp_driver *driver)
 	return GP_STAGING_BUFFERS * GP_CHUNK_BYTES + GP_MOVE_SLOTS * move_sums_bytes(driver);
 }
 
-static int move_init_slot(struct gp_move *m, unsigned i, char *sums, struct gp_err *err)
+static int move_init_slot(struct gp_move *m, unsigned i, struct gp_err *err)
 {
 	const struct gp_driver *d = m->driver;
 	struct gp_move_slot *slot = &m->slots[i];
+	size_t sums = GP_STAGING_BUFFERS * GP_CHUNK_BYTES + i * move_sums_bytes(d);
 	int r;
 
 	slot->at = m->base + i * m->stride;
 	slot->stream = m->streams[i % GP_MOVE_STREAMS];
-	slot->sums = (struct gp_chunk_sum *)(void *)sums;
-	r = gp_driver_check(d, d->cuMemHostGetDevicePointer(&slot->device_sums, slot->sums, 0),
-			    "cuMemHostGetDevicePointer", err);
-	if (r == 0)
-		r = gp_driver_check(d, d->cuEventCreate(&slot->hashed, CU_EVENT_DISABLE_TIMING),
-				    "cuEventCreate", err);
+	slot->sums = (struct gp_chunk_sum *)(void *)(m->host + sums);
+	slot->device_sums = m->device_host + sums;
+	r = gp_driver_check(d, d->cuEventCreate(&slot->hashed, CU_EVENT_DISABLE_TIMING),
+			    "cuEventCreate", err);
 	if (r == 0)
 		r = gp_driver_check(d, d->cuEventCreate(&slot->done, CU_EVENT_DISABLE_TIMING),
 				    "cuEventCreate", err);
@@ -59,27 +58,23 @@ static int move_init_streams(struct gp_move *m, struct gp_err *err)
 
 /*
  * The first launch is the slow one; and a kernel that does not agree with the CPU is better known
- * now. @host is a chunk of zeros.
+ * now. The first staging buffer serves as a chunk of zeros.
  */
-static int move_try_hash(struct gp_move *m, const void *host, struct gp_err *err)
+static int move_try_hash(struct gp_move *m, struct gp_err *err)
 {
 	const struct gp_driver *d = m->driver;
 	struct gp_move_slot *slot = &m->slots[0];
 	struct gp_chunk_sum expected;
-	CUdeviceptr chunk;
 	int r;
 
-	r = gp_driver_check(d, d->cuMemHostGetDevicePointer(&chunk, (void *)(uintptr_t)host, 0),
-			    "cuMemHostGetDevicePointer", err);
-	if (r == 0)
-		r = gp_hasher_launch(&m->hasher, chunk, 1, slot->sums, slot->device_sums,
-				     m->hash_stream, err);
+	r = gp_hasher_launch(&m->hasher, m->device_host, 1, slot->sums, slot->device_sums,
+			     m->hash_stream, err);
 	if (r == 0)
 		r = gp_driver_check(d, d->cuStreamSynchronize(m->hash_stream),
 				    "the hash kernel failed", err);
 	if (r < 0)
 		return r;
-	gp_chunk_hash(host, m->hasher.key, &expected);
+	gp_chunk_hash(m->host, m->hasher.key, &expected);
 	if (slot->sums[0].hash[0] != expected.hash[0] ||
 	    slot->sums[0].hash[1] != expected.hash[1] || slot->sums[0].nonzero != expected.nonzero)
 		return gp_err_set(err, -EBADMSG,
@@ -90,17 +85,21 @@ static int move_try_hash(struct gp_move *m, const void *host, struct gp_err *err
 int gp_move_init(struct gp_move *m, const struct gp_driver *driver, const struct gp_store *store,
 		 struct gp_outbox *outbox, void *host, struct gp_err *err)
 {
-	char *sums = (char *)host + GP_STAGING_BUFFERS * GP_CHUNK_BYTES;
 	int r;
 
 	memset(m, 0, sizeof(*m));
 	m->driver = driver;
 	m->store = *store;
 	m->outbox = outbox;
+	m->host = host;
 	m->stride = move_max_chunks(driver) * GP_CHUNK_BYTES;
 	r = gp_driver_check(
 		driver, driver->cuMemAddressReserve(&m->base, GP_MOVE_SLOTS * m->stride, 0, 0, 0),
 		"cannot reserve addresses: cuMemAddressReserve", err);
+	if (r == 0)
+		r = gp_driver_check(driver,
+				    driver->cuMemHostGetDevicePointer(&m->device_host, host, 0),
+				    "cuMemHostGetDevicePointer", err);
 	if (r == 0)
 		r = gp_hasher_init(&m->hasher, driver, err);
 	if (r == 0)
@@ -108,9 +107,9 @@ int gp_move_init(struct gp_move *m, const struct gp_driver *driver, const struct
 	if (r == 0)
 		r = gp_staging_init(&m->staging, driver, store->swapfile, host, err);
 	for (unsigned i = 0; r == 0 && i < GP_MOVE_SLOTS; i++)
-		r = move_init_slot(m, i, sums + i * move_sums_bytes(driver), err);
+		r = move_init_slot(m, i, err);
 	if (r == 0)
-		r = move_try_hash(m, host, err);
+		r = move_try_hash(m, err);
 	if (r < 0)
 		gp_move_fini(m);
 	return r;
@@ -287,24 +286,32 @@ static bool move_is_under_way(const struct gp_move *m, const struct gp_move_slot
 static int save_begin(struct gp_move *m, struct gp_move_slot *slot, struct gp_err *err)
 {
 	const struct gp_driver *d = m->driver;
-	uint32_t n_chunks = slot->extent.n_chunks, n;
+	uint32_t n_chunks = slot->extent.n_chunks;
 	int r;
 
 	if (move_is_under_way(m, slot))
 		return gp_err_set(err, -EBADMSG, "the process sent extent %llu twice",
 				  (unsigned long long)slot->extent.id);
 	slot->saved = gp_saved_new(slot->extent.id, n_chunks);
-	if (!slot->saved || gp_image_reserve(&m->proc->image, GP_MOVE_SLOTS) < 0)
-		return gp_err_sys(err, -ENOMEM, "record of %u chunks", n_chunks);
+	if (!slot->saved || gp_image_reserve(&m->proc->image, GP_MOVE_SLOTS) < 0) {
+		gp_err_sys(err, -ENOMEM, "record of %u chunks", n_chunks);
+		return -ENOMEM;
+	}
 	r = gp_hasher_launch(&m->hasher, slot->at, n_chunks, slot->sums, slot->device_sums,
 			     m->hash_stream, err);
 	if (r < 0)
 		return r;
-	/* The copies of the slots before go on meanwhile; hashing takes 1 % of their time. */
-	r = gp_driver_check(d, d->cuEventRecord(slot->hashed, m->hash_stream), "cuEventRecord",
-			    err);
-	if (r == 0)
-		r = gp_driver_check(d, d->cuEventSynchronize(slot->hashed), "cannot hash", err);
+	return gp_driver_check(d, d->cuEventRecord(slot->hashed, m->hash_stream), "cuEventRecord",
+			       err);
+}
+
+static int save_place(struct gp_move *m, struct gp_move_slot *slot, struct gp_err *err)
+{
+	const struct gp_driver *d = m->driver;
+	uint32_t n_chunks = slot->extent.n_chunks, n;
+	int r;
+
+	r = gp_driver_check(d, d->cuEventSynchronize(slot->hashed), "cannot hash", err);
 	if (r < 0)
 		return r;
 	save_classify(slot, gp_image_find(&m->proc->image, slot->extent.id));
@@ -380,9 +387,11 @@ static int load_begin(struct gp_move *m, struct gp_move_slot *slot, struct gp_er
 	int r = 0;
 
 	slot->saved = gp_image_find(&m->proc->image, slot->extent.id);
-	if (!slot->saved)
-		return gp_err_set(err, -ENOENT, "extent %llu has no saved copy",
-				  (unsigned long long)slot->extent.id);
+	if (!slot->saved) {
+		gp_err_set(err, -ENOENT, "extent %llu has no saved copy",
+			   (unsigned long long)slot->extent.id);
+		return -ENOENT;
+	}
 	if (slot->saved->n_chunks != n_chunks)
 		return gp_err_set(
 			err, -EBADMSG, "extent %llu has %u chunks, but %u were saved of it",
@@ -451,7 +460,20 @@ static bool move_cancelled(struct gp_move *m, struct gp_err *err)
 	return true;
 }
 
-/* Finishes the oldest slot in use. */
+/* Queues the copies of the oldest slot that has none; a load has queued them when it began. */
+static int move_place_one(struct gp_move *m, struct gp_err *err)
+{
+	struct gp_move_slot *slot = &m->slots[m->n_placed % GP_MOVE_SLOTS];
+	int r = m->loading ? 0 : save_place(m, slot, err);
+
+	if (r < 0)
+		return r;
+	move_count(m, slot->saved);
+	m->n_placed++;
+	return 0;
+}
+
+/* Finishes the oldest slot in use, which has been placed. */
 static int move_finish_one(struct gp_move *m, struct gp_err *err)
 {
 	struct gp_move_slot *slot = &m->slots[m->n_finished % GP_MOVE_SLOTS];
@@ -475,27 +497,39 @@ static int move_begin_one(struct gp_move *m, struct gp_link_batch *batch, struct
 		if (r < 0)
 			return r;
 	}
+	m->taken_bytes += batch->extents[batch->next].n_chunks * GP_CHUNK_BYTES;
+	if (m->taken_bytes > m->driver->total_bytes)
+		return gp_err_set(err, -EBADMSG,
+				  "the process sent more memory than the device has");
 	slot = &m->slots[m->n_started++ % GP_MOVE_SLOTS];
 	slot->extent = batch->extents[batch->next++];
 	slot->busy = true;
-	slot->begun = false;
 	slot->saved = NULL;
 	if (!m->first_ns)
 		m->first_ns = gp_now_ns();
 	r = slot_map(m, slot, err);
 	if (r == 0)
 		r = m->loading ? load_begin(m, slot, err) : save_begin(m, slot, err);
-	if (r < 0)
-		return r;
-	move_count(m, slot->saved);
-	slot->begun = true;
-	return 0;
+	while (r == 0 && m->n_started - m->n_placed > (m->loading ? 0 : GP_MOVE_HASH_AHEAD))
+		r = move_place_one(m, err);
+	return r;
+}
+
+static int move_finish_all(struct gp_move *m, struct gp_err *err)
+{
+	int r = 0;
+
+	while (r == 0 && m->n_placed < m->n_started)
+		r = move_place_one(m, err);
+	while (r == 0 && m->n_finished < m->n_started)
+		r = move_finish_one(m, err);
+	return r;
 }
 
 /* After a failure: what was well under way before it still counts, unless nobody wants it. */
-static void move_finish_begun(struct gp_move *m)
+static void move_finish_placed(struct gp_move *m)
 {
-	while (m->n_finished < m->n_started && m->slots[m->n_finished % GP_MOVE_SLOTS].begun) {
+	while (m->n_finished < m->n_placed) {
 		if (move_cancelled(m, NULL) || move_finish_one(m, NULL) < 0)
 			break;
 	}
@@ -535,10 +569,8 @@ static int move_batch(struct gp_move *m, struct gp_link_batch *batch, struct gp_
 		r = move_begin_one(m, batch, err);
 	gp_link_batch_drop(m->driver, batch);
 	/* Nothing to overlap with: what is done should be known before the next wait. */
-	if (batch->last || !gp_link_readable(m->proc->link)) {
-		while (r == 0 && m->n_finished < m->n_started)
-			r = move_finish_one(m, err);
-	}
+	if (r == 0 && (batch->last || !gp_link_readable(m->proc->link)))
+		r = move_finish_all(m, err);
 	if (r == 0)
 		move_flush_saved(m);
 	return r;
@@ -554,7 +586,9 @@ int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_ms
 	m->request = request;
 	m->loading = request->header.type == GP_WIRE_LOAD;
 	m->first_ns = m->last_ns = 0;
-	m->n_started = m->n_finished = 0;
+	m->n_started = m->n_placed = m->n_finished = 0;
+	m->unread = false;
+	m->taken_bytes = 0;
 	memset(&m->totals, 0, sizeof(m->totals));
 	gp_wire_init_reply(&m->report, GP_WIRE_SAVED, request);
 	do {
@@ -563,13 +597,19 @@ int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_ms
 			r = move_batch(m, &batch, err);
 	} while (r == 0 && !batch.last);
 	if (r < 0) {
-		move_finish_begun(m);
+		move_finish_placed(m);
 		move_abandon(m);
-		if (!batch.last)
-			gp_link_discard(proc->link);
+		m->unread = !batch.last;
 		return r;
 	}
 	m->totals.ns = m->first_ns ? m->last_ns - m->first_ns : 0;
 	*ret_totals = m->totals;
 	return 0;
+}
+
+void gp_move_discard(struct gp_move *m)
+{
+	if (m->unread)
+		gp_link_discard(m->proc->link);
+	m->unread = false;
 }

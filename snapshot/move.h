@@ -21,13 +21,17 @@
 #include "snapshot/proc.h"
 #include "snapshot/staging.h"
 
-#define GP_MOVE_SLOTS	4
-#define GP_MOVE_STREAMS 2
+#define GP_MOVE_SLOTS 16
+/*
+ * So many extents are hashed ahead of their copies: beside a running job a kernel may have to wait
+ * for that job's time slice (2 ms), which would stall the copies of small extents one by one.
+ */
+#define GP_MOVE_HASH_AHEAD 8
+#define GP_MOVE_STREAMS	   2
 
 struct gp_move_slot {
 	struct gp_link_extent extent;
 	bool busy, mapped; /* busy: owns the import */
-	bool begun;	   /* all its work is queued: it can be finished */
 	CUdeviceptr at;	   /* its own address range, as large as the device */
 	CUstream stream;   /* shared with other slots */
 	CUevent hashed, done;
@@ -43,17 +47,21 @@ struct gp_move {
 	struct gp_staging staging;
 	struct gp_store store;
 	struct gp_outbox *outbox;
-	atomic_bool stop; /* the mover ends: give up the move under way */
+	atomic_bool stop;	 /* the mover ends: give up the move under way */
+	char *host;		 /* registered memory: staging buffers, then the slots' sums */
+	CUdeviceptr device_host; /* as the device sees it */
 	CUdeviceptr base;
 	size_t stride; /* of the slots' address ranges */
 	CUstream hash_stream, streams[GP_MOVE_STREAMS];
 	struct gp_move_slot slots[GP_MOVE_SLOTS];
-	uint32_t n_started, n_finished; /* slots are used and finished in turn */
+	uint32_t n_started, n_placed, n_finished; /* slots go through their stages in turn */
 
 	/* of the move under way */
 	struct gp_proc *proc;
 	const struct gp_wire_msg *request;
 	bool loading;
+	bool unread;	      /* it failed and its shim may have sent more */
+	uint64_t taken_bytes; /* a shim that sends without end is stopped by this */
 	uint64_t first_ns, last_ns;
 	struct gp_wire_moved totals;
 	struct gp_wire_msg report; /* SAVED under construction */
@@ -64,7 +72,7 @@ struct gp_move {
 size_t gp_move_host_bytes(const struct gp_driver *driver);
 
 /*
- * @host: gp_move_host_bytes of registered memory at the start of a chunk; its first
+ * @host: gp_move_host_bytes of zeros at the start of a registered range; the first
  * GP_STAGING_BUFFERS chunks are the buffers that store->swapfile was given. All borrowed.
  */
 gp_must_check int gp_move_init(struct gp_move *move, const struct gp_driver *driver,
@@ -79,5 +87,10 @@ void gp_move_fini(struct gp_move *move);
 gp_must_check int gp_move_run(struct gp_move *move, struct gp_proc *proc,
 			      const struct gp_wire_msg *request, struct gp_wire_moved *ret_totals,
 			      struct gp_err *err);
+/*
+ * To be called after a failed move, once the failure was reported: takes what else its shim sends,
+ * so that it is not stuck. Blocks up to GP_LINK_TIMEOUT_MS.
+ */
+void gp_move_discard(struct gp_move *move);
 
 #endif

@@ -11,7 +11,8 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 
-#define MOVER_OWN_CHANNELS 512 /* of this process; a CUDA process has 20 to 256 */
+#define MOVER_ENABLE_ATTEMPTS 3
+#define MOVER_OWN_CHANNELS    512 /* of this process; a CUDA process has 20 to 256 */
 
 static struct gp_proc *mover_find(struct gp_mover *m, uint32_t id)
 {
@@ -158,9 +159,11 @@ static int mover_unlink(struct gp_mover *m, const struct gp_wire_msg *request, s
 	if (!proc)
 		return gp_err_set(err, -ESRCH, "process %u is not known", request->header.proc);
 	gp_proc_hang_up(proc);
+	/* Once queued it is the worker's, and may be gone already. */
+	gp_list_del(&proc->list);
 	r = gp_worker_queue(&m->worker, request, proc, err);
-	if (r == 0)
-		gp_list_del(&proc->list);
+	if (r < 0)
+		gp_list_add_tail(&m->procs, &proc->list);
 	return r;
 }
 
@@ -325,15 +328,16 @@ int gp_mover_try_freeze(struct gp_driver *driver, struct gp_rm_subdevice *ret_su
 		return r;
 	gp_rm_watch_channels(driver->watch, channels, MOVER_OWN_CHANNELS, &n, &generation,
 			     &complete);
-	if (n == 0 || n > MOVER_OWN_CHANNELS || !complete)
-		return gp_err_set(err, -ENOTSUP, "own channels: %zu seen, table %s", n,
-				  complete ? "complete" : "incomplete");
+	/* A trial needs no complete table, only whole groups: channels come sorted by them. */
+	if (n == 0 || n > MOVER_OWN_CHANNELS)
+		return gp_err_set(err, -ENOTSUP, "%zu channels of this process were seen", n);
 	r = gp_rm_set_disabled(ret_sub, channels, n, true, err);
-	if (r < 0)
-		(void)!gp_rm_set_disabled(ret_sub, channels, n, false, NULL);
-	else
-		r = gp_rm_set_disabled(ret_sub, channels, n, false, err);
-	return r;
+	/* This process cannot work without its channels: one refusal is not taken for an answer. */
+	for (int i = 0; i < MOVER_ENABLE_ATTEMPTS; i++) {
+		if (gp_rm_set_disabled(ret_sub, channels, n, false, r < 0 ? NULL : err) == 0)
+			return r;
+	}
+	return r < 0 ? r : -EIO;
 }
 
 static int mover_init_signals(struct gp_mover *m, struct gp_err *err)

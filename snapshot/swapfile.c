@@ -73,9 +73,9 @@ static int swapfile_create(const char *dir, int extra_flags)
 	return fd;
 }
 
-static int swapfile_open(struct gp_swapfile *s, struct gp_err *err)
+static int swapfile_open(struct gp_swapfile *s, bool no_direct, struct gp_err *err)
 {
-	s->fd = swapfile_create(s->dir, O_DIRECT);
+	s->fd = no_direct ? -EINVAL : swapfile_create(s->dir, O_DIRECT);
 	s->direct = s->fd >= 0;
 	if (s->fd == -EINVAL) /* tmpfs and others: page cache instead */
 		s->fd = swapfile_create(s->dir, 0);
@@ -125,7 +125,7 @@ static int swapfile_init(struct gp_swapfile *s, const struct gp_swapfile_options
 		return gp_err_sys(err, r, "swap file");
 	if (n_chunks == 0)
 		return 0;
-	r = swapfile_open(s, err);
+	r = swapfile_open(s, o->no_direct, err);
 	if (r < 0)
 		return r;
 	if (!o->no_uring)

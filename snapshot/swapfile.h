@@ -25,7 +25,7 @@ struct gp_swapfile_options {
 	uint64_t max_bytes; /* rounded down to whole chunks; 0 = no swapping to disk */
 	void *buffers; /* @n_buffers staging buffers of one chunk each, 2 MiB aligned, borrowed */
 	uint32_t n_buffers;
-	bool no_uring; /* for tests: as if io_uring were refused */
+	bool no_uring, no_direct; /* for tests: as if io_uring, O_DIRECT were refused */
 };
 
 /*

@@ -49,6 +49,8 @@ static void worker_move(struct gp_worker *w, struct worker_task *task)
 		reply.save_done = totals;
 	}
 	gp_outbox_post(w->move->outbox, &reply);
+	if (r < 0)
+		gp_move_discard(w->move);
 }
 
 static void worker_run_task(struct gp_worker *w, struct worker_task *task)

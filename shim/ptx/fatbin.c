@@ -98,7 +98,8 @@ static int fatbin_unpack(const struct fatbin_entry *entry, char *text, struct gp
 		n = ZSTD_decompress(text, entry->text_bytes, entry->payload,
 				    entry->compressed_bytes);
 		if (ZSTD_isError(n) || n != entry->text_bytes)
-			return gp_err_set(err, -EINVAL, "fatbin: zstd payload does not decompress: %s",
+			return gp_err_set(err, -EINVAL,
+					  "fatbin: zstd payload does not decompress: %s",
 					  ZSTD_isError(n) ? ZSTD_getErrorName(n) : "wrong size");
 	} else if (entry->flags & FATBIN_FLAG_LZ4) {
 		r = LZ4_decompress_safe((const char *)entry->payload, text,
@@ -121,9 +122,10 @@ static int fatbin_extract(const struct fatbin_entry *entry, char **ret_text, siz
 
 	if (!bytes || bytes > FATBIN_MAX_TEXT_BYTES)
 		return gp_err_set(err, -EINVAL, "fatbin: PTX entry states an impossible size");
-	if (is_packed && (entry->compressed_bytes > entry->payload_bytes ||
-			  entry->compressed_bytes > INT_MAX))
-		return gp_err_set(err, -EINVAL, "fatbin: compressed entry reaches beyond its payload");
+	if (is_packed &&
+	    (entry->compressed_bytes > entry->payload_bytes || entry->compressed_bytes > INT_MAX))
+		return gp_err_set(err, -EINVAL,
+				  "fatbin: compressed entry reaches beyond its payload");
 	text = malloc(bytes + 1);
 	if (!text)
 		return gp_err_set(err, -ENOMEM, "fatbin: no memory for %llu bytes of PTX",
@@ -168,9 +170,10 @@ static int fatbin_search(const uint8_t *image, uint64_t avail, unsigned int sm, 
 	if (best.payload)
 		return fatbin_extract(&best, ret_text, ret_len, err);
 	if (lowest != UINT_MAX)
-		return gp_err_set(err, -ENOEXEC,
-				  "the program carries PTX for sm_%u and later only, the device is sm_%u",
-				  lowest, sm);
+		return gp_err_set(
+			err, -ENOEXEC,
+			"the program carries PTX for sm_%u and later only, the device is sm_%u",
+			lowest, sm);
 	if (n_entries)
 		return gp_err_set(err, -ENOEXEC,
 				  "the program carries machine code only: compile it with PTX "

@@ -3,8 +3,8 @@
 #define GP_SHIM_PTX_IR_H
 /*
  * What the parser makes of PTX text: functions with resolved operands. Internal to shim/ptx and
- * shim/soft/exec. An instruction keeps its full dotted name; what it means is the reader's business,
- * so a module with instructions nobody supports still loads and its other kernels run.
+ * shim/soft/exec. An instruction keeps its full dotted name; what it means is the reader's
+ * business, so a module with instructions nobody supports still loads and its other kernels run.
  * All objects and strings live in the module's arena and die with the module.
  */
 #include "shim/ptx/ptx.h"
@@ -30,7 +30,8 @@ enum gp_ptx_opnd_kind {
 	GP_PTX_OPND_SINK,  /* _ */
 };
 
-/* A variable in any space but .reg. Offsets of .param are within the function's parameter buffer. */
+/* A variable in any space but .reg. Offsets of .param are within the function's parameter buffer.
+ */
 struct gp_ptx_var {
 	const char *name;
 	struct gp_ptx_func *func; /* NULL at module scope */
@@ -91,7 +92,7 @@ struct gp_ptx_func {
 	struct gp_ptx_ins *ins;
 	uint32_t n_ins;
 	struct gp_ptx_var *vars; /* .local and .param variables of the body */
-	uint32_t mark;           /* of the module's current walk */
+	uint32_t mark;		 /* of the module's current walk */
 };
 
 /* Lowered code hangs here: made at first launch by whoever wins, freed with the module. */

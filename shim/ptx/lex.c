@@ -129,7 +129,8 @@ static void lex_number(struct gp_ptx_lexer *lexer, struct gp_ptx_token *token)
 		else
 			token->value = lex_digits(lexer, *lexer->p == '0' ? 8 : 10, SIZE_MAX);
 	}
-	if (token->kind == GP_PTX_TOK_INT && (lex_peek(lexer, 0) == 'U' || lex_peek(lexer, 0) == 'u'))
+	if (token->kind == GP_PTX_TOK_INT &&
+	    (lex_peek(lexer, 0) == 'U' || lex_peek(lexer, 0) == 'u'))
 		lexer->p++;
 }
 
@@ -147,7 +148,8 @@ void gp_ptx_lex_next(struct gp_ptx_lexer *lexer, struct gp_ptx_token *token)
 		token->kind = GP_PTX_TOK_END;
 	} else if (lex_is_digit(*lexer->p)) {
 		lex_number(lexer, token);
-	} else if (lex_is_name(*lexer->p) || (*lexer->p == '.' && lex_is_name(lex_peek(lexer, 1)))) {
+	} else if (lex_is_name(*lexer->p) ||
+		   (*lexer->p == '.' && lex_is_name(lex_peek(lexer, 1)))) {
 		/* Directives and types end at the next dot: ".reg.b32" is two of them. */
 		bool is_directive = *lexer->p++ == '.';
 

@@ -11,7 +11,7 @@
 enum gp_ptx_token_kind {
 	GP_PTX_TOK_END,
 	GP_PTX_TOK_NAME,
-	GP_PTX_TOK_INT,   /* .value */
+	GP_PTX_TOK_INT,	  /* .value */
 	GP_PTX_TOK_FLOAT, /* .value: the bits of a double */
 	GP_PTX_TOK_STRING,
 	GP_PTX_TOK_PUNCT, /* .punct */

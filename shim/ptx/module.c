@@ -86,19 +86,17 @@ static int walk_add_shared(struct walk *walk, const struct gp_ptx_var *var)
 			return 0;
 	if (kernel->n_shared == walk->shared_cap) {
 		walk->shared_cap = walk->shared_cap ? walk->shared_cap * 2 : 8;
-		grown = gp_ptx_arena_alloc(&walk->module->arena,
-					   walk->shared_cap * sizeof(*grown));
+		grown = gp_ptx_arena_alloc(&walk->module->arena, walk->shared_cap * sizeof(*grown));
 		if (!grown)
 			return -ENOMEM;
 		if (kernel->n_shared)
 			memcpy(grown, kernel->shared, kernel->n_shared * sizeof(*grown));
 		kernel->shared = grown;
 	}
-	walk->shared_bytes =
-		(walk->shared_bytes + var->align_bytes - 1) & ~(var->align_bytes - 1);
-	kernel->shared[kernel->n_shared++] = (struct gp_ptx_shared_slot){
-		.var = var, .offset_bytes = (uint32_t)walk->shared_bytes
-	};
+	walk->shared_bytes = (walk->shared_bytes + var->align_bytes - 1) & ~(var->align_bytes - 1);
+	kernel->shared[kernel->n_shared++] =
+		(struct gp_ptx_shared_slot){ .var = var,
+					     .offset_bytes = (uint32_t)walk->shared_bytes };
 	walk->shared_bytes += var->size_bytes;
 	return walk->shared_bytes > UINT32_MAX / 2 ? -ENOMEM : 0;
 }

@@ -286,7 +286,8 @@ static struct gp_ptx_ins *parse_new_ins(struct gp_ptx_parser *p)
 	return grown;
 }
 
-/* @name has been eaten; operands up to the semicolon. Their count is bounded by any real opcode's. */
+/* @name has been eaten; operands up to the semicolon. Their count is bounded by any real opcode's.
+ */
 static void parse_ins(struct gp_ptx_parser *p, const struct gp_ptx_token *name, int32_t guard,
 		      bool guard_negated)
 {

@@ -17,7 +17,8 @@ struct gp_ptx_parser {
 	struct gp_ptx_symtab symtab;
 	struct gp_err *err;
 	int code; /* sticky */
-	/* The function being parsed; its tables grow here and are copied into the arena at its end. */
+	/* The function being parsed; its tables grow here and are copied into the arena at its end.
+	 */
 	struct gp_ptx_func *func;
 	struct gp_ptx_ins *ins;
 	uint32_t n_ins, ins_cap;

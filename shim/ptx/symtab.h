@@ -2,15 +2,21 @@
 #ifndef GP_SHIM_PTX_SYMTAB_H
 #define GP_SHIM_PTX_SYMTAB_H
 /*
- * Scoped names of a module being parsed. A range ".reg .b32 %r<100>" is one symbol "%r" that answers
- * for %r0 to %r99. Symbols live in the module's arena; the table itself is on the parser's stack.
+ * Scoped names of a module being parsed. A range ".reg .b32 %r<100>" is one symbol "%r" that
+ * answers for %r0 to %r99. Symbols live in the module's arena; the table itself is on the parser's
+ * stack.
  */
 #include "shim/ptx/ir.h"
 
 #define GP_PTX_SYMTAB_BUCKETS 1024
 
-enum gp_ptx_symbol_kind { GP_PTX_SYM_REG, GP_PTX_SYM_RANGE, GP_PTX_SYM_VAR, GP_PTX_SYM_FUNC,
-			  GP_PTX_SYM_LABEL };
+enum gp_ptx_symbol_kind {
+	GP_PTX_SYM_REG,
+	GP_PTX_SYM_RANGE,
+	GP_PTX_SYM_VAR,
+	GP_PTX_SYM_FUNC,
+	GP_PTX_SYM_LABEL
+};
 
 struct gp_ptx_symbol {
 	struct gp_ptx_symbol *next_in_bucket, *next_in_scope;

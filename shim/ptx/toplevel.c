@@ -19,17 +19,17 @@ uint32_t gp_ptx_parse_type_bits(struct gp_ptx_parser *p)
 		const char *name;
 		uint32_t bits;
 	} types[] = {
-		{ ".pred", 1 }, { ".b8", 8 },	 { ".u8", 8 },	   { ".s8", 8 },   { ".b16", 16 },
-		{ ".u16", 16 }, { ".s16", 16 },	 { ".f16", 16 },   { ".bf16", 16 }, { ".b32", 32 },
-		{ ".u32", 32 }, { ".s32", 32 },	 { ".f32", 32 },   { ".f16x2", 32 }, { ".b64", 64 },
-		{ ".u64", 64 }, { ".s64", 64 },	 { ".f64", 64 },   { ".b128", 128 },
+		{ ".pred", 1 }, { ".b8", 8 },	{ ".u8", 8 },	{ ".s8", 8 },	  { ".b16", 16 },
+		{ ".u16", 16 }, { ".s16", 16 }, { ".f16", 16 }, { ".bf16", 16 },  { ".b32", 32 },
+		{ ".u32", 32 }, { ".s32", 32 }, { ".f32", 32 }, { ".f16x2", 32 }, { ".b64", 64 },
+		{ ".u64", 64 }, { ".s64", 64 }, { ".f64", 64 }, { ".b128", 128 },
 	};
 
 	for (size_t i = 0; i < GP_ARRAY_SIZE(types); i++)
 		if (gp_ptx_accept_name(p, types[i].name))
 			return types[i].bits;
-	gp_ptx_fail(p, -EINVAL, "'%.*s' is no supported type", (int)(p->tok.len < 40 ? p->tok.len : 40),
-		    p->tok.text);
+	gp_ptx_fail(p, -EINVAL, "'%.*s' is no supported type",
+		    (int)(p->tok.len < 40 ? p->tok.len : 40), p->tok.text);
 	return 32;
 }
 
@@ -258,7 +258,8 @@ void gp_ptx_parse_vars(struct gp_ptx_parser *p)
 				toplevel_init(p, slot, elem_bytes);
 		} else if (space == GP_PTX_SPACE_LOCAL || space == GP_PTX_SPACE_PARAM) {
 			if (!p->func) {
-				gp_ptx_fail(p, -EINVAL, "'%s' stands outside a function", var->name);
+				gp_ptx_fail(p, -EINVAL, "'%s' stands outside a function",
+					    var->name);
 				return;
 			}
 			var->next = p->func->vars;

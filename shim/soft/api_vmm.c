@@ -20,8 +20,10 @@ static CUresult vmm_enter_handle(CUmemGenericAllocationHandle handle, struct gp_
 {
 	CUresult r = gp_driver_enter();
 
-	*ret_file = (struct gp_vm_file *)(uintptr_t)handle;
-	return r || gp_vm_is_handle(*ret_file) ? r : CUDA_ERROR_INVALID_VALUE;
+	if (r)
+		return r;
+	*ret_file = gp_vm_handle(handle);
+	return *ret_file ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t bytes, size_t align, CUdeviceptr addr,
@@ -61,7 +63,7 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 		return CUDA_ERROR_INVALID_DEVICE;
 	r = gp_driver_error(gp_vm_create(bytes, vmm_is_host(&prop->location), &file));
 	if (!r)
-		*handle = (uintptr_t)file;
+		*handle = file->key;
 	return r;
 }
 
@@ -171,7 +173,7 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
 	if (!r)
 		r = gp_driver_error(gp_vm_retain((uintptr_t)addr, &file));
 	if (!r)
-		*handle = (uintptr_t)file;
+		*handle = file->key;
 	return r;
 }
 
@@ -223,6 +225,6 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 	if (!r)
 		r = gp_driver_error(gp_vm_import((int)(intptr_t)os_handle, &file));
 	if (!r)
-		*handle = (uintptr_t)file;
+		*handle = file->key;
 	return r;
 }

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define GP_VM_MAGIC	  0x766d6669u
 #define GP_VM_SMALL_BYTES (1ull << 20) /* below: carved from a slab */
 #define GP_VM_SLAB_UNIT	  512ull       /* alignment cuMemAlloc promises textures */
 #define GP_VM_SLAB_UNITS  (GP_VM_GRANULE / GP_VM_SLAB_UNIT)
@@ -33,8 +32,9 @@ struct gp_vm {
 	struct gp_state *state;
 	pthread_mutex_t lock;
 	struct gp_vm_table reserved, mapped, allocs;
+	struct gp_vm_table files; /* "addresses" are keys */
 	struct gp_vm_slab *slabs;
-	uint64_t next_id;
+	uint64_t next_id, next_key;
 };
 
 static struct gp_vm gp_vm = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -203,19 +203,26 @@ static void vm_file_settle(struct gp_vm_file *file)
 	if (file->n_handles || file->n_maps)
 		return;
 	gp_state_file_reap(gp_vm.state, file->id, file->host);
-	file->magic = 0;
+	vm_remove(&gp_vm.files, vm_lookup(&gp_vm.files, file->key));
 	free(file);
 }
 
-/* A file object for an open allocation, without handles or mappings. */
+/* A file object for an open allocation, without handles or mappings. Lock held. */
 static struct gp_vm_file *vm_file_new(uint64_t id, uint64_t bytes, bool host)
 {
 	struct gp_vm_file *file = calloc(1, sizeof(*file));
+	struct gp_vm_range entry = { .bytes = 1, .file = file };
 
-	if (file)
-		*file = (struct gp_vm_file){
-			.magic = GP_VM_MAGIC, .host = host, .id = id, .bytes = bytes
-		};
+	if (!file)
+		return NULL;
+	*file = (struct gp_vm_file){
+		.key = ++gp_vm.next_key, .host = host, .id = id, .bytes = bytes
+	};
+	entry.addr = file->key;
+	if (vm_insert(&gp_vm.files, &entry) < 0) {
+		free(file);
+		return NULL;
+	}
 	return file;
 }
 
@@ -228,9 +235,25 @@ static int vm_hold(struct gp_vm_file *file, int fd)
 	return r;
 }
 
-int gp_vm_create(uint64_t bytes, bool host, struct gp_vm_file **ret_file)
+/* A file object with one handle for the allocation open as @fd; on failure @fd is the only user. */
+static int vm_adopt(int fd, uint64_t id, uint64_t bytes, bool host, struct gp_vm_file **ret_file)
 {
 	struct gp_vm_file *file;
+	int r;
+
+	pthread_mutex_lock(&gp_vm.lock);
+	file = vm_file_new(id, bytes, host);
+	r = file ? vm_hold(file, fd) : -ENOMEM;
+	if (r == 0)
+		*ret_file = file;
+	else if (file)
+		vm_file_settle(file);
+	pthread_mutex_unlock(&gp_vm.lock);
+	return r;
+}
+
+int gp_vm_create(uint64_t bytes, bool host, struct gp_vm_file **ret_file)
+{
 	gp_auto_fd int fd = -1;
 	uint64_t id;
 	int r;
@@ -240,23 +263,24 @@ int gp_vm_create(uint64_t bytes, bool host, struct gp_vm_file **ret_file)
 	fd = gp_state_file_create(gp_vm.state, bytes, host, &id);
 	if (fd < 0)
 		return fd;
-	file = vm_file_new(id, bytes, host);
-	r = file ? vm_hold(file, fd) : -ENOMEM;
+	r = vm_adopt(fd, id, bytes, host, ret_file);
 	if (r < 0) {
 		gp_close_fd(&fd);
 		gp_state_file_reap(gp_vm.state, id, host);
-		free(file);
-		return r;
 	}
-	*ret_file = file;
-	return 0;
+	return r;
 }
 
-bool gp_vm_is_handle(const struct gp_vm_file *file)
+struct gp_vm_file *gp_vm_handle(uint64_t key)
 {
-	/* Handles are pointers given out before; 16-byte alignment sorts out small integers. */
-	return (uintptr_t)file > 4096 && (uintptr_t)file % 16 == 0 && file->magic == GP_VM_MAGIC &&
-	       file->n_handles;
+	const struct gp_vm_range *entry;
+	struct gp_vm_file *file;
+
+	pthread_mutex_lock(&gp_vm.lock);
+	entry = vm_lookup(&gp_vm.files, key);
+	file = entry && entry->file->n_handles ? entry->file : NULL;
+	pthread_mutex_unlock(&gp_vm.lock);
+	return file;
 }
 
 void gp_vm_release(struct gp_vm_file *file)
@@ -301,23 +325,11 @@ int gp_vm_export(const struct gp_vm_file *file)
 
 int gp_vm_import(int fd, struct gp_vm_file **ret_file)
 {
-	struct gp_vm_file *file;
 	uint64_t id, bytes;
 	bool host;
 	int r = gp_state_file_identify(gp_vm.state, fd, &id, &host, &bytes);
 
-	if (r < 0)
-		return r;
-	file = vm_file_new(id, bytes, host);
-	if (!file)
-		return -ENOMEM;
-	r = vm_hold(file, fd);
-	if (r < 0) {
-		free(file);
-		return r;
-	}
-	*ret_file = file;
-	return 0;
+	return r < 0 ? r : vm_adopt(fd, id, bytes, host, ret_file);
 }
 
 static int vm_map(uint64_t addr, uint64_t bytes, uint64_t offset, struct gp_vm_file *file, int prot)

@@ -19,7 +19,7 @@
 #define GP_VM_GRANULE (2ull << 20) /* CU_MEM_ALLOC_GRANULARITY on the card (FACTS: 2 MiB) */
 
 struct gp_vm_file {
-	uint32_t magic;
+	uint64_t key; /* what programs hold as a handle; never used twice */
 	bool host;
 	uint64_t id;
 	uint64_t bytes;
@@ -52,8 +52,8 @@ gp_must_check int gp_vm_unreserve(uint64_t addr, uint64_t bytes);
 
 /* Makes an allocation with one handle. -ENOMEM over the capacity. */
 gp_must_check int gp_vm_create(uint64_t bytes, bool host, struct gp_vm_file **ret_file);
-/* Whether @file is a living allocation with a handle. */
-bool gp_vm_is_handle(const struct gp_vm_file *file);
+/* The allocation with a handle of value @key, NULL if there is none. */
+struct gp_vm_file *gp_vm_handle(uint64_t key);
 void gp_vm_release(struct gp_vm_file *file);
 /* One more handle to whatever is mapped at @addr. */
 gp_must_check int gp_vm_retain(uint64_t addr, struct gp_vm_file **ret_file);

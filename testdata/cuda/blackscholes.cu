@@ -78,7 +78,7 @@ static bool option_is_right(double s, double x, double t, double call, double pu
 int main(int argc, char **argv)
 {
 	enum { SPOT, STRIKE, YEARS, CALL, PUT, N_ARRAYS };
-	uint64_t mb = 40, rounds = 40;
+	uint64_t mb = 40, rounds = 20;
 	const struct option_def defs[] = {
 		{ "mb", &mb, 1, 1 << 20, "device memory in MiB" },
 		{ "rounds", &rounds, 1, 4096, "volatilities to sum over" },

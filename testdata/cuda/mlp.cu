@@ -144,7 +144,7 @@ static void make_sample(uint64_t s, float *x, float *target)
 
 int main(int argc, char **argv)
 {
-	uint64_t mb = 32, rounds = 150;
+	uint64_t mb = 32, rounds = 50;
 	const struct option_def defs[] = {
 		{ "mb", &mb, 1, 1 << 20, "device memory in MiB, for the data set" },
 		{ "rounds", &rounds, 2, 1u << 30, "training steps" },

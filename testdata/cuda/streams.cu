@@ -149,7 +149,7 @@ static uint64_t check(const struct lane *lanes, const uint32_t *combined, uint64
 
 int main(int argc, char **argv)
 {
-	uint64_t mb = 48, rounds = 80;
+	uint64_t mb = 48, rounds = 40;
 	const struct option_def defs[] = {
 		{ "mb", &mb, 1, 1 << 20, "device memory in MiB" },
 		{ "rounds", &rounds, 1, 1u << 30, "rounds of copy in, compute, copy out" },

@@ -18,7 +18,7 @@ __global__ void vecadd(const uint32_t *a, const uint32_t *b, uint32_t *c, uint64
 
 int main(int argc, char **argv)
 {
-	uint64_t mb = 48, rounds = 150;
+	uint64_t mb = 48, rounds = 40;
 	const struct option_def defs[] = {
 		{ "mb", &mb, 1, 1 << 20, "device memory in MiB" },
 		{ "rounds", &rounds, 1, 1u << 30, "vector additions" },

@@ -26,30 +26,25 @@
 #define SOFT_CTX_BYTES	 (8 * MIB) /* what a context takes */
 #define SOFT_DEADLINE_NS (20 * GP_NS_PER_SEC)
 
-#define SOFT_FUNCTIONS(X)                                                                                              \
-	X(cuInit)                                                                                                      \
-	X(cuDeviceGet) X(cuCtxCreate_v2) X(cuCtxDestroy_v2) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(                  \
-		cuMemGetInfo_v2) X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemAllocAsync) X(cuMemFreeAsync)                 \
-		X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemcpyHtoD_v2) X(cuMemcpyDtoH_v2) X(                            \
-			cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) X(cuMemcpyDtoDAsync_v2) X(cuMemsetD8_v2)         \
-			X(cuMemsetD32_v2) X(cuMemsetD8Async) X(cuMemsetD32Async) X(cuMemsetD2D32_v2) X(                \
-				cuMemcpy2D_v2) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate)               \
-				X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(                         \
-					cuMemGetAccess) X(cuMemRetainAllocationHandle) X(cuMemExportToShareableHandle) \
-					X(cuMemImportFromShareableHandle) X(cuMemGetAddressRange_v2) X(                \
-						cuPointerGetAttribute) X(cuStreamCreate) X(cuStreamDestroy_v2)         \
-						X(cuStreamQuery) X(cuStreamSynchronize) X(                             \
-							cuStreamWaitEvent) X(cuLaunchHostFunc)                         \
-							X(cuEventCreate) X(cuEventRecord) X(                           \
-								cuEventQuery) X(cuEventSynchronize)                    \
-								X(cuEventElapsedTime_v2) X(                            \
-									cuEventDestroy_v2) X(cuModuleLoadData)         \
-									X(cuModuleUnload) X(                           \
-										cuModuleGetFunction)                   \
-										X(cuLaunchKernel) X(                   \
-											cuLaunchKernelEx)              \
-											X(cuGetProcAddress_v2)         \
-												X(cuFuncSetAttribute)
+/* clang-format off */
+#define SOFT_FUNCTIONS(X) \
+	X(cuInit) X(cuDeviceGet) X(cuCtxCreate_v2) X(cuCtxDestroy_v2) X(cuCtxSetCurrent) \
+	X(cuCtxSynchronize) X(cuMemGetInfo_v2) X(cuMemAlloc_v2) X(cuMemFree_v2) \
+	X(cuMemAllocAsync) X(cuMemFreeAsync) X(cuMemHostAlloc) X(cuMemFreeHost) \
+	X(cuMemcpyHtoD_v2) X(cuMemcpyDtoH_v2) X(cuMemcpyHtoDAsync_v2) \
+	X(cuMemcpyDtoHAsync_v2) X(cuMemcpyDtoDAsync_v2) X(cuMemsetD8_v2) \
+	X(cuMemsetD32_v2) X(cuMemsetD8Async) X(cuMemsetD32Async) X(cuMemsetD2D32_v2) \
+	X(cuMemcpy2D_v2) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate) \
+	X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuMemGetAccess) \
+	X(cuMemRetainAllocationHandle) X(cuMemExportToShareableHandle) \
+	X(cuMemImportFromShareableHandle) X(cuMemGetAddressRange_v2) \
+	X(cuPointerGetAttribute) X(cuStreamCreate) X(cuStreamDestroy_v2) \
+	X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuLaunchHostFunc) \
+	X(cuEventCreate) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
+	X(cuEventElapsedTime_v2) X(cuEventDestroy_v2) X(cuModuleLoadData) \
+	X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel) X(cuLaunchKernelEx) \
+	X(cuGetProcAddress_v2) X(cuFuncSetAttribute)
+/* clang-format on */
 
 #define X(name) static __typeof__(name) *p_##name __attribute__((unused));
 SOFT_FUNCTIONS(X)

@@ -212,8 +212,10 @@ static void test_blackscholes_when_run_then_near(struct fixture *fx)
 		double sq = sqrt(t[i]), e = exp(-r * t[i]);
 		double d1 = (log((double)s[i] / k[i]) + (r + 0.5 * v * v) * t[i]) / (v * sq);
 		double d2 = d1 - v * sq;
-		double c = s[i] * 0.5 * erfc(-d1 * M_SQRT1_2) - k[i] * e * 0.5 * erfc(-d2 * M_SQRT1_2);
-		double p = k[i] * e * 0.5 * erfc(d2 * M_SQRT1_2) - s[i] * 0.5 * erfc(d1 * M_SQRT1_2);
+		double c =
+			s[i] * 0.5 * erfc(-d1 * M_SQRT1_2) - k[i] * e * 0.5 * erfc(-d2 * M_SQRT1_2);
+		double p =
+			k[i] * e * 0.5 * erfc(d2 * M_SQRT1_2) - s[i] * 0.5 * erfc(d1 * M_SQRT1_2);
 
 		CHECK(near(call[i], c, 2e-4));
 		CHECK(near(put[i], p, 2e-4));
@@ -536,7 +538,7 @@ static int parker_park(void *arg)
 	p->n_parks++;
 	p->is_parked = true;
 	pthread_cond_broadcast(&p->cond);
-	while (p->fx->stop)
+	while (__atomic_load_n(&p->fx->stop, __ATOMIC_RELAXED))
 		pthread_cond_wait(&p->cond, &p->lock);
 	p->is_parked = false;
 	pthread_cond_broadcast(&p->cond);
@@ -548,7 +550,7 @@ static int parker_park(void *arg)
 static void parker_stop(struct parker *p)
 {
 	pthread_mutex_lock(&p->lock);
-	p->fx->stop = 1;
+	__atomic_store_n(&p->fx->stop, 1, __ATOMIC_RELAXED);
 	while (!p->is_parked)
 		pthread_cond_wait(&p->cond, &p->lock);
 	pthread_mutex_unlock(&p->lock);
@@ -558,7 +560,7 @@ static void parker_go(struct parker *p, int answer)
 {
 	pthread_mutex_lock(&p->lock);
 	p->answer = answer;
-	p->fx->stop = 0;
+	__atomic_store_n(&p->fx->stop, 0, __ATOMIC_RELAXED);
 	pthread_cond_broadcast(&p->cond);
 	while (p->is_parked)
 		pthread_cond_wait(&p->cond, &p->lock);

@@ -25,7 +25,9 @@
 #define JOB	   3
 #define TIMEOUT_MS 30000
 #define MIB	   (1ull << 20)
-#define N_EXTENTS  5
+#define N_EXTENTS  5  /* of several sizes */
+#define N_SMALL	   40 /* of one chunk, behind them: more than the mover has slots */
+#define N_ALL	   (N_EXTENTS + N_SMALL)
 
 extern char **environ;
 
@@ -47,9 +49,9 @@ static struct extent {
 	CUmemGenericAllocationHandle handle;
 	uint32_t seed; /* of its contents; every third chunk is zero */
 	bool saved;
-} extents[N_EXTENTS];
+} extents[N_ALL];
 
-static char folder[256], state_dir[] = "/dev/shm/gpupres-test-XXXXXX", driver_path[512];
+static char folder[256], state_dir[] = "/dev/shm/gpupres-mover-XXXXXX", driver_path[512];
 
 static int hook(int fd, unsigned long request, void *arg)
 {
@@ -273,7 +275,10 @@ static void destroy(struct extent *e)
 	CHECK_EQ(dev.driver.cuMemRelease(e->handle), CUDA_SUCCESS);
 }
 
-static void fill(struct extent *e, uint32_t seed)
+/* The driver's threads touch this memory, too, in an order that the thread sanitizer cannot see. */
+#define DEVICE_MEMORY __attribute__((no_sanitize("thread")))
+
+DEVICE_MEMORY static void fill(struct extent *e, uint32_t seed)
 {
 	e->seed = seed;
 	for (uint64_t c = 0; c < e->bytes / GP_CHUNK_BYTES; c++) {
@@ -282,7 +287,7 @@ static void fill(struct extent *e, uint32_t seed)
 	}
 }
 
-static bool intact(const struct extent *e)
+DEVICE_MEMORY static bool intact(const struct extent *e)
 {
 	for (uint64_t c = 0; c < e->bytes / GP_CHUNK_BYTES; c++) {
 		for (size_t i = 0; i < GP_CHUNK_BYTES / 8; i++) {
@@ -316,7 +321,7 @@ static void destroy_all(void)
 static void send_extents(uint32_t first, uint32_t n, bool last)
 {
 	struct gp_wire_msg m;
-	int fds[N_EXTENTS];
+	int fds[N_ALL];
 
 	init_request(&m, GP_WIRE_EXTENTS);
 	m.extents.n = n;
@@ -345,7 +350,7 @@ static void collect_saved(struct gp_wire_msg *m)
 		if (m->header.type != GP_WIRE_SAVED)
 			return;
 		for (uint32_t i = 0; i < m->saved.n; i++) {
-			CHECK(m->saved.ids[i] < N_EXTENTS);
+			CHECK(m->saved.ids[i] < N_ALL);
 			extents[m->saved.ids[i]].saved = true;
 		}
 	}
@@ -469,8 +474,47 @@ static void test_save_when_no_room_is_left_then_error_and_nothing_is_lost(void)
 	stop_mover();
 }
 
-/* Overwrites the first chunks of the mover's nameless swap file. */
-static void corrupt_swapfile(void)
+static void test_move_when_extents_are_many_then_all_bytes_come_back(void)
+{
+	struct gp_wire_meminfo before;
+	struct gp_wire_msg m;
+
+	start_mover("20M", "64M");
+	before = meminfo();
+	for (uint32_t i = N_EXTENTS; i < N_ALL; i++) {
+		extents[i].bytes = GP_CHUNK_BYTES;
+		extents[i].saved = false;
+		create(&extents[i]);
+		fill(&extents[i], 500 + i);
+	}
+	request(GP_WIRE_SAVE);
+	send_extents(N_EXTENTS, 30, false);
+	send_extents(N_EXTENTS + 30, N_SMALL - 30, true);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	CHECK_EQ(m.save_done.n_extents, N_SMALL);
+	CHECK_EQ(m.save_done.arena_bytes, 20 * MIB);
+	for (uint32_t i = N_EXTENTS; i < N_ALL; i++) {
+		CHECK(extents[i].saved);
+		destroy(&extents[i]);
+	}
+	CHECK_EQ(meminfo().free_bytes, before.free_bytes);
+	for (uint32_t i = N_EXTENTS; i < N_ALL; i++)
+		create(&extents[i]);
+	request(GP_WIRE_LOAD);
+	send_extents(N_EXTENTS + 17, N_SMALL - 17, false); /* in another order */
+	send_extents(N_EXTENTS, 17, true);
+	expect(&m, GP_WIRE_LOAD_DONE);
+	CHECK_EQ(m.load_done.n_extents, N_SMALL);
+	for (uint32_t i = N_EXTENTS; i < N_ALL; i++) {
+		CHECK(intact(&extents[i]));
+		destroy(&extents[i]);
+	}
+	stop_mover();
+}
+
+/* Spoils a byte of the second chunk of the mover's nameless swap file, or cuts the file there. */
+static void spoil_swapfile(bool cut)
 {
 	char path[600], target[512];
 	bool found = false;
@@ -493,7 +537,10 @@ static void corrupt_swapfile(void)
 			continue;
 		fd = open(path, O_WRONLY | O_CLOEXEC);
 		CHECK(fd >= 0);
-		CHECK_EQ(pwrite(fd, "rot", 3, 2 * MIB + 4096), 3);
+		if (cut)
+			CHECK_EQ(ftruncate(fd, 2 * MIB), 0);
+		else
+			CHECK_EQ(pwrite(fd, "rot", 3, 2 * MIB + 4096), 3);
 		CHECK_EQ(fsync(fd), 0); /* the mover reads with O_DIRECT */
 		close(fd);
 		found = true;
@@ -511,12 +558,88 @@ static void test_load_when_disk_rots_then_error_names_extent_and_chunk(void)
 	save_all(&m);
 	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
 	CHECK_EQ(m.save_done.disk_bytes, 34 * MIB);
-	corrupt_swapfile();
+	spoil_swapfile(false);
 	load_all(&m);
 	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
 	CHECK_EQ(m.error.code, -EBADMSG);
 	CHECK(strstr(m.error.text, "extent 1 chunk 0")); /* the second chunk on disk */
 	CHECK_EQ(meminfo().swap_used_bytes, 34 * MIB);	 /* kept until DROP */
+	destroy_all();
+	stop_mover();
+}
+
+static void test_load_when_disk_fails_then_error_names_the_folder(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("4M", "64M");
+	create_all();
+	save_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	spoil_swapfile(true);
+	load_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -EIO);
+	CHECK(strstr(m.error.text, folder));
+	CHECK_EQ(meminfo().arena_used_bytes, 4 * MIB);
+	drop();
+	CHECK_EQ(meminfo().arena_used_bytes + meminfo().swap_used_bytes, 0);
+	destroy_all();
+	stop_mover();
+}
+
+/* The shim goes on after the move has failed: it is answered, and the next move
+ * works.
+ */
+static void test_save_when_it_failed_early_then_the_rest_is_let_go(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("2M", "0");
+	create_all();
+	request(GP_WIRE_SAVE);
+	send_extents(0, 2, false);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -ENOSPC);
+	send_extents(2, 1, false);
+	send_extents(3, 2, true);
+	drop();
+	request(GP_WIRE_SAVE);
+	send_extents(0, 1, true);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	CHECK_EQ(m.save_done.n_extents, 1);
+	destroy_all();
+	stop_mover();
+}
+
+static void test_save_when_an_extent_comes_twice_then_refused(void)
+{
+	struct gp_wire_msg m;
+	int fds[2];
+
+	start_mover("64M", "0");
+	create_all();
+	request(GP_WIRE_SAVE);
+	init_request(&m, GP_WIRE_EXTENTS);
+	m.extents.n = 2;
+	m.extents.last = 1;
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(dev.export_handle(&fds[i], extents[1].handle,
+					   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+			 CUDA_SUCCESS);
+		m.extents.entries[i] = (struct gp_wire_extent){ 1, extents[1].bytes, 0 };
+	}
+	CHECK_EQ(gp_wire_send(mover.link, &m, fds, 2, NULL), 0);
+	close(fds[0]);
+	close(fds[1]);
+	receive(mover.link, &m);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -EBADMSG);
+	drop();
+	CHECK_EQ(meminfo().arena_used_bytes, 0);
 	destroy_all();
 	stop_mover();
 }
@@ -703,7 +826,7 @@ static void open_device(void)
 	dev.export_handle = (__typeof__(dev.export_handle))dlsym(dev.driver.library,
 								 "cuMemExportToShareableHandle");
 	CHECK(dev.create && dev.export_handle);
-	for (uint32_t i = 0; i < N_EXTENTS; i++)
+	for (uint32_t i = 0; i < N_ALL; i++)
 		CHECK_EQ(dev.driver.cuMemAddressReserve(&extents[i].at, 32 * MIB, 0, 0, 0),
 			 CUDA_SUCCESS);
 }
@@ -733,8 +856,12 @@ int main(void)
 	open_device();
 	test_save_when_arena_is_small_then_all_bytes_come_back();
 	test_save_when_saved_copy_exists_then_only_changes_are_copied();
+	test_move_when_extents_are_many_then_all_bytes_come_back();
 	test_save_when_no_room_is_left_then_error_and_nothing_is_lost();
 	test_load_when_disk_rots_then_error_names_extent_and_chunk();
+	test_load_when_disk_fails_then_error_names_the_folder();
+	test_save_when_it_failed_early_then_the_rest_is_let_go();
+	test_save_when_an_extent_comes_twice_then_refused();
 	test_move_when_process_dies_then_error_and_everything_let_go();
 	test_unlink_when_move_waits_then_move_ends_at_once();
 	test_save_when_shim_cannot_export_then_its_error();

@@ -375,6 +375,85 @@ static void test_freeze_when_memory_swapped_under_kernel_then_finishes(void)
 	OK(cuCtxSynchronize());
 }
 
+/* Copies both ways and kernels; every word must come out as computed. */
+static void worker(int sock)
+{
+	enum { N = 1 << 18 };
+	CUdeviceptr p, q;
+	CUstream stream;
+	uint32_t *host;
+
+	soft_start();
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuMemHostAlloc((void **)&host, N * 4, 0));
+	OK(cuMemAlloc_v2(&p, N * 4));
+	OK(cuMemAlloc_v2(&q, N * 4));
+	CHECK(send(sock, &seen, sizeof(seen), MSG_NOSIGNAL) == sizeof(seen));
+	for (uint32_t round = 0; !soft_words[0] || round < 20; round++) {
+		for (uint32_t i = 0; i < N; i++)
+			host[i] = round + i;
+		OK(cuMemcpyHtoDAsync_v2(p, host, N * 4, stream));
+		for (int i = 0; i < 10; i++)
+			soft_launch("incr", p, stream);
+		OK(cuMemcpyDtoDAsync_v2(q, p, N * 4, stream));
+		OK(cuMemsetD8Async(p, 0, N * 4, stream));
+		OK(cuMemcpyDtoHAsync_v2(host, q, N * 4, stream));
+		OK(cuStreamSynchronize(stream));
+		CHECK_EQ(host[0], round + 10);
+		for (uint32_t i = 1; i < N; i++)
+			CHECK(host[i] == round + i);
+		soft_words[2] = round;
+	}
+}
+
+static void test_freeze_when_copies_and_kernels_mix_then_results_exact(void)
+{
+	static const uint32_t parts[][2] = { { 0, 20 }, { 0, 8 }, { 8, 12 }, { 12, 4 } };
+	struct handles of;
+	int sock;
+	pid_t pid = soft_child(worker, &sock);
+
+	CHECK(recv(sock, &of, sizeof(of), 0) == sizeof(of));
+	soft_start();
+	for (int i = 0; i < 400; i++) {
+		const uint32_t *part = parts[i % 4];
+
+		CHECK_EQ(disable(&of, part[0], part[1], true), GP_RM_OK);
+		CHECK_EQ(disable(&of, part[0], part[1], false), GP_RM_OK);
+	}
+	soft_words[0] = 1;
+	soft_join(pid, 0);
+}
+
+static void freezer(int sock)
+{
+	struct handles of;
+
+	soft_start();
+	CHECK(recv(sock, &of, sizeof(of), 0) == sizeof(of));
+	CHECK_EQ(disable(&of, 0, 20, true), GP_RM_OK);
+	soft_say(sock);
+	pause();
+}
+
+static void test_freeze_when_freezer_dies_then_others_can_enable(void)
+{
+	struct peer peer;
+	int sock;
+	pid_t pid = soft_child(freezer, &sock);
+
+	peer_start(&peer);
+	CHECK(send(sock, &peer.handles, sizeof(peer.handles), 0) == sizeof(peer.handles));
+	soft_hear(sock);
+	kill(pid, SIGKILL);
+	soft_join(pid, SIGKILL);
+	stands_still(&peer);
+	CHECK_EQ(disable(&peer.handles, 0, 20, false), GP_RM_OK);
+	advances(&peer);
+	kill(peer.pid, SIGKILL);
+	soft_join(peer.pid, SIGKILL);
+}
+
 int main(void)
 {
 	void (*const tests[])(void) = {
@@ -387,6 +466,8 @@ int main(void)
 		test_freeze_when_own_group_scheduled_then_enabled_again,
 		test_freeze_when_fault_injected_then_every_second_fails,
 		test_freeze_when_memory_swapped_under_kernel_then_finishes,
+		test_freeze_when_copies_and_kernels_mix_then_results_exact,
+		test_freeze_when_freezer_dies_then_others_can_enable,
 	};
 
 	return soft_run(tests, sizeof(tests) / sizeof(tests[0]));

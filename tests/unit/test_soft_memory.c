@@ -103,6 +103,8 @@ static void test_create_when_full_then_out_of_memory_until_released(void)
 	OK(cuMemFree_v2(p));
 	OK(cuMemRelease(second));
 	CHECK_EQ(soft_free_bytes(), SOFT_CAPACITY - SOFT_CTX_BYTES);
+	CHECK_EQ(p_cuMemRelease(second), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(p_cuMemRelease(0xdeadbeef0ull), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void test_remap_when_extent_replaced_then_same_address_other_memory(void)
@@ -264,6 +266,65 @@ static void test_copies_when_pitched_then_rows_land(void)
 	CHECK_EQ(p_cuMemcpyHtoD_v2(12345, in, 4), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Every kind of change of the shared figures, over and over. soft_words[1 + k] counts the rounds.
+ */
+static void churn(int slot)
+{
+	soft_start();
+	for (;;) {
+		CUmemGenericAllocationHandle handle;
+		CUdeviceptr p;
+		int fd;
+
+		OK(cuMemCreate(&handle, 4 * MIB, &soft_prop, 0));
+		OK(cuMemExportToShareableHandle(&fd, handle,
+						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+		OK(cuMemAlloc_v2(&p, 2 * MIB));
+		OK(cuMemRelease(handle));
+		OK(cuMemsetD8_v2(p, 1, 2 * MIB));
+		OK(cuMemFree_v2(p));
+		close(fd);
+		soft_free_bytes();
+		soft_words[slot]++;
+	}
+}
+
+static void churn_a(int sock)
+{
+	churn(1);
+}
+
+static void churn_b(int sock)
+{
+	churn(2);
+}
+
+/* Looks at the device from a process of its own, so that this one may go on forking programs. */
+static void looker(int sock)
+{
+	soft_start();
+	CHECK_EQ(soft_free_bytes(), SOFT_CAPACITY - SOFT_CTX_BYTES);
+}
+
+static void test_accounting_when_processes_are_killed_anywhere_then_stays_exact(void)
+{
+	for (uint32_t round = 0; round < 20; round++) {
+		uint32_t a = soft_words[1], b = soft_words[2];
+		int sock_a, sock_b;
+		pid_t pid_a = soft_child(churn_a, &sock_a), pid_b = soft_child(churn_b, &sock_b);
+
+		SOFT_UNTIL(soft_words[1] > a + round && soft_words[2] > b + round / 2);
+		kill(pid_a, SIGKILL);
+		kill(pid_b, SIGKILL);
+		soft_join(pid_a, SIGKILL);
+		soft_join(pid_b, SIGKILL);
+		close(sock_a);
+		close(sock_b);
+		soft_join(soft_child(looker, &sock_a), 0);
+		close(sock_a);
+	}
+}
+
 int main(void)
 {
 	void (*const tests[])(void) = {
@@ -275,6 +336,7 @@ int main(void)
 		test_capacity_when_second_process_differs_then_first_counts,
 		test_fork_when_initialised_then_child_dead_and_holds_nothing,
 		test_copies_when_pitched_then_rows_land,
+		test_accounting_when_processes_are_killed_anywhere_then_stays_exact,
 	};
 
 	return soft_run(tests, sizeof(tests) / sizeof(tests[0]));

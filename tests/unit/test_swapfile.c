@@ -13,20 +13,23 @@
 #define N_BUFFERS 4
 
 static char *buffers;
-static char disk_dir[256], shm_dir[] = "/dev/shm/gpupres-test-XXXXXX";
+static char disk_dir[256], shm_dir[] = "/dev/shm/gpupres-swapfile-XXXXXX";
 
 static char *buffer(uint32_t i)
 {
 	return buffers + i * GP_CHUNK_BYTES;
 }
 
-static struct gp_swapfile *open_swapfile(const char *dir, uint64_t chunks, bool no_uring)
+enum { NO_URING = 1, NO_DIRECT = 2 };
+
+static struct gp_swapfile *open_swapfile(const char *dir, uint64_t chunks, int without)
 {
 	struct gp_swapfile_options o = { .dir = dir,
 					 .max_bytes = chunks * GP_CHUNK_BYTES,
 					 .buffers = buffers,
 					 .n_buffers = N_BUFFERS,
-					 .no_uring = no_uring };
+					 .no_uring = without & NO_URING,
+					 .no_direct = without & NO_DIRECT };
 	struct gp_swapfile *s = NULL;
 	struct gp_err err = { 0 };
 
@@ -66,9 +69,9 @@ static void wait_all(struct gp_swapfile *s, uint32_t n)
 	}
 }
 
-static void round_trip(const char *dir, bool no_uring)
+static void round_trip(const char *dir, int without)
 {
-	struct gp_swapfile *s = open_swapfile(dir, 10, no_uring);
+	struct gp_swapfile *s = open_swapfile(dir, 10, without);
 	uint32_t chunks[N_BUFFERS], first;
 
 	fprintf(stderr, "%s: %s\n", dir, gp_swapfile_method(s));
@@ -92,15 +95,15 @@ static void round_trip(const char *dir, bool no_uring)
 
 static void test_round_trip_when_any_method_then_same_bytes(void)
 {
-	round_trip(disk_dir, false);
-	round_trip(disk_dir, true);
-	round_trip(shm_dir, false);
-	round_trip(shm_dir, true);
+	for (int without = 0; without < 4; without++) {
+		round_trip(disk_dir, without);
+		round_trip(shm_dir, without);
+	}
 }
 
 static void test_take_when_at_its_limit_then_enospc_says_so(void)
 {
-	struct gp_swapfile *s = open_swapfile(disk_dir, 5, false);
+	struct gp_swapfile *s = open_swapfile(disk_dir, 5, 0);
 	struct gp_err err = { 0 };
 	uint32_t first;
 
@@ -116,7 +119,7 @@ static void test_take_when_at_its_limit_then_enospc_says_so(void)
 static void test_take_when_disk_is_full_then_enospc_before_any_write(void)
 {
 	struct rlimit old, limit = { 6 * GP_CHUNK_BYTES, RLIM_INFINITY };
-	struct gp_swapfile *s = open_swapfile(disk_dir, 1000, false);
+	struct gp_swapfile *s = open_swapfile(disk_dir, 1000, 0);
 	struct gp_err err = { 0 };
 	uint32_t first;
 
@@ -137,7 +140,7 @@ static void test_take_when_disk_is_full_then_enospc_before_any_write(void)
 
 static void test_give_when_chunks_are_dropped_then_disk_blocks_are_freed(void)
 {
-	struct gp_swapfile *s = open_swapfile(disk_dir, 4, false);
+	struct gp_swapfile *s = open_swapfile(disk_dir, 4, 0);
 	uint32_t first;
 
 	CHECK_EQ(gp_swapfile_take(s, 4, &first, NULL), 4);

@@ -55,20 +55,24 @@ static int block_memory(struct gp_exec_scratch *scratch, const struct gp_exec_la
 	warps = scratch->n_warps;
 	if (block_reserve((uint8_t **)&scratch->warps, &scratch->warps_cap,
 			  warps * sizeof(*scratch->warps)) ||
+	    block_reserve((uint8_t **)&scratch->tids, &scratch->tids_cap,
+			  BLOCK_MAX_THREADS / GP_EXEC_LANES * sizeof(*scratch->tids)) ||
 	    block_reserve(&scratch->regs, &scratch->regs_cap, warps * code->reg_bytes) ||
 	    block_reserve(&scratch->pool, &scratch->pool_cap, code->pool_bytes) ||
 	    block_reserve(&scratch->shared, &scratch->shared_cap,
 			  block_shared_bytes(launch, code)) ||
 	    block_reserve(&scratch->local, &scratch->local_cap,
 			  warps * GP_EXEC_LANES * code->local_bytes))
-		return gp_err_set(err, -ENOMEM, "kernel '%s': no memory for a block of %llu threads",
+		return gp_err_set(err, -ENOMEM,
+				  "kernel '%s': no memory for a block of %llu threads",
 				  code->kernel->info.name, (unsigned long long)threads);
 	return 0;
 }
 
-static uint64_t block_const_value(const struct gp_exec_launch *launch,
+static uint64_t block_const_value(const struct gp_exec_scratch *scratch,
 				  const struct gp_exec_const *c)
 {
+	const struct gp_exec_launch *launch = scratch->launch;
 	const struct gp_ptx_module *module = launch->kernel->func->module;
 	uint64_t value = c->value;
 
@@ -81,6 +85,8 @@ static uint64_t block_const_value(const struct gp_exec_launch *launch,
 		value = 0;
 		memcpy(&value, (const uint8_t *)launch->params + c->value, c->index / 8);
 		return value;
+	case GP_EXEC_CONST_SREG:
+		return gp_exec_sreg_block(scratch, c->index);
 	default:
 		return value;
 	}
@@ -92,24 +98,42 @@ static void block_fill_pool(struct gp_exec_scratch *scratch)
 
 	for (uint32_t i = 0; i < code->n_consts; i++) {
 		const struct gp_exec_const *c = &code->consts[i];
-		uint64_t value = block_const_value(scratch->launch, c);
+		uint64_t value = block_const_value(scratch, c);
 		void *at = scratch->pool + (c->offset & ~GP_EXEC_POOL_BANK);
 
-		for (int l = 0; l < GP_EXEC_LANES; l++) {
-			if (c->width_bits == 64)
+		if (c->width_bits == 64)
+			for (int l = 0; l < GP_EXEC_LANES; l++)
 				((uint64_t *)at)[l] = value;
-			else if (c->width_bits == 32)
+		else if (c->width_bits == 32)
+			for (int l = 0; l < GP_EXEC_LANES; l++)
 				((uint32_t *)at)[l] = (uint32_t)value;
-			else
+		else
+			for (int l = 0; l < GP_EXEC_LANES; l++)
 				((uint16_t *)at)[l] = (uint16_t)value;
-		}
+	}
+}
+
+/* Divisions: worth keeping from block to block. */
+static void block_fill_tids(struct gp_exec_scratch *scratch)
+{
+	const uint32_t *dim = scratch->launch->block;
+
+	if (!memcmp(scratch->tids_block, dim, sizeof(scratch->tids_block)))
+		return;
+	memcpy(scratch->tids_block, dim, sizeof(scratch->tids_block));
+	for (uint32_t id = 0; id < scratch->n_warps * GP_EXEC_LANES; id++) {
+		struct gp_exec_tids *tids = &scratch->tids[id / GP_EXEC_LANES];
+		uint32_t l = id % GP_EXEC_LANES;
+
+		tids->tid[0][l] = id % dim[0];
+		tids->tid[1][l] = id / dim[0] % dim[1];
+		tids->tid[2][l] = id / dim[0] / dim[1];
 	}
 }
 
 static void block_init_warp(struct gp_exec_scratch *scratch, uint32_t index)
 {
 	const struct gp_exec_code *code = scratch->code;
-	const uint32_t *dim = scratch->launch->block;
 	struct gp_exec_warp *w = &scratch->warps[index];
 	uint32_t first = index * GP_EXEC_LANES;
 
@@ -121,17 +145,12 @@ static void block_init_warp(struct gp_exec_scratch *scratch, uint32_t index)
 		.local = scratch->local + (size_t)first * code->local_bytes,
 		.local_stride = code->local_bytes,
 		.index = index,
+		.tids = &scratch->tids[index],
 		.spin_limit = 1024,
 	};
-	for (uint32_t l = 0; l < GP_EXEC_LANES; l++) {
-		uint32_t id = first + l;
-
-		if (id < scratch->n_threads)
-			w->alive |= 1u << l;
-		w->tid[0][l] = id % dim[0];
-		w->tid[1][l] = id / dim[0] % dim[1];
-		w->tid[2][l] = id / dim[0] / dim[1];
-	}
+	w->alive = scratch->n_threads - first >= GP_EXEC_LANES
+			   ? UINT32_MAX
+			   : (1u << (scratch->n_threads - first)) - 1;
 }
 
 static int block_run(struct gp_exec_scratch *scratch)
@@ -190,6 +209,7 @@ void gp_exec_scratch_free(struct gp_exec_scratch *scratch)
 	if (!scratch)
 		return;
 	free(scratch->warps);
+	free(scratch->tids);
 	free(scratch->regs);
 	free(scratch->pool);
 	free(scratch->shared);
@@ -218,6 +238,7 @@ int gp_exec_block(const struct gp_exec_launch *launch, uint64_t block,
 	scratch->ctaid[0] = (uint32_t)(block % launch->grid[0]);
 	scratch->ctaid[1] = (uint32_t)(block / launch->grid[0] % launch->grid[1]);
 	scratch->ctaid[2] = (uint32_t)(block / launch->grid[0] / launch->grid[1]);
+	block_fill_tids(scratch);
 	block_fill_pool(scratch);
 	for (uint32_t i = 0; i < scratch->n_warps; i++)
 		block_init_warp(scratch, i);

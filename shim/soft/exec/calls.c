@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Device printf. The text is made in a buffer first, so that a bad pointer faults while no lock of
- * stdio is held. Arguments lie packed, each at its natural alignment, as CUDA documents for vprintf.
+ * stdio is held. Arguments lie packed, each at its natural alignment, as CUDA documents for
+ * vprintf.
  */
 #include "shim/soft/exec/calls.h"
 
@@ -65,7 +66,8 @@ static void calls_convert(struct calls_out *out, char *spec, size_t n, bool wide
 		len = snprintf(piece, sizeof(piece), spec, (unsigned long long)bits);
 	}
 	if (len > 0)
-		calls_put(out, piece, (size_t)len < sizeof(piece) ? (size_t)len : sizeof(piece) - 1);
+		calls_put(out, piece,
+			  (size_t)len < sizeof(piece) ? (size_t)len : sizeof(piece) - 1);
 }
 
 /* @p stands behind the '%'; gives where the conversion ends. */
@@ -135,9 +137,8 @@ void gp_exec_assertfail(struct gp_exec_warp *w, const struct gp_exec_ins *in, ui
 	const uint32_t *block = w->scratch->ctaid;
 	int l = __builtin_ctz(mask);
 
-	fprintf(stderr,
-		"%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
+	fprintf(stderr, "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
 		(const char *)(uintptr_t)file[l], (unsigned int)line[l],
-		(const char *)(uintptr_t)func[l], block[0], block[1], block[2], w->tid[0][l],
-		w->tid[1][l], w->tid[2][l], (const char *)(uintptr_t)message[l]);
+		(const char *)(uintptr_t)func[l], block[0], block[1], block[2], w->tids->tid[0][l],
+		w->tids->tid[1][l], w->tids->tid[2][l], (const char *)(uintptr_t)message[l]);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The handlers and what they replaced are process-wide by nature: fault_state is this module's one
- * owner object. The guard is per thread. The handler runs on the interrupted stack and calls nothing
- * but siglongjmp or the previous handler; operations hold no locks when they touch device memory.
+ * owner object. The guard is per thread. The handler runs on the interrupted stack and calls
+ * nothing but siglongjmp or the previous handler; operations hold no locks when they touch device
+ * memory.
  */
 #include "shim/soft/exec/fault.h"
 
@@ -34,7 +35,8 @@ static void fault_handler(int sig, siginfo_t *info, void *context)
 {
 	struct gp_exec_scratch *scratch = fault_guard;
 
-	/* A positive code means that the kernel saw a bad access, not that somebody sent a signal. */
+	/* A positive code means that the kernel saw a bad access, not that somebody sent a signal.
+	 */
 	if (!scratch || info->si_code <= 0) {
 		fault_pass_on(sig, info, context);
 		return;

@@ -3,8 +3,8 @@
 #define GP_SHIM_SOFT_EXEC_FAULT_H
 /*
  * Illegal device addresses are illegal host addresses: a SIGSEGV or SIGBUS of a thread inside an
- * operation leaves it with siglongjmp to scratch->escape. Any other fault goes to the handler that was
- * there before.
+ * operation leaves it with siglongjmp to scratch->escape. Any other fault goes to the handler that
+ * was there before.
  */
 #include "shim/soft/exec/warp.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The core of lowering: names, operands, register and constant allocation, inlining. The opcodes are
- * in lower_arith.c, lower_bits.c, lower_data.c and lower_control.c.
+ * The core of lowering: names, operands, register and constant allocation, inlining. The opcodes
+ * are in lower_arith.c, lower_bits.c, lower_data.c and lower_control.c.
  */
 #include "shim/soft/exec/lower.h"
 
@@ -112,8 +112,9 @@ struct gp_lower_type gp_lower_parse_type(const char *part)
 	static const struct {
 		char letter;
 		enum gp_lower_kind kind;
-	} kinds[] = { { 'u', GP_LOWER_U }, { 'b', GP_LOWER_U }, { 's', GP_LOWER_S },
-		      { 'f', GP_LOWER_F } };
+	} kinds[] = {
+		{ 'u', GP_LOWER_U }, { 'b', GP_LOWER_U }, { 's', GP_LOWER_S }, { 'f', GP_LOWER_F }
+	};
 	static const char *const widths[] = { "8", "16", "32", "64" };
 
 	if (!strcmp(part, "pred"))
@@ -219,10 +220,10 @@ uint32_t gp_lower_const(struct gp_lower *L, const struct gp_exec_const *want)
 	grown = &code->consts[code->n_consts++];
 	*grown = *want;
 	grown->offset = code->pool_bytes | GP_EXEC_POOL_BANK;
-	code->pool_bytes += want->width_bits == 1 ?
-				    LOWER_LINE :
-				    (want->width_bits / 8 * GP_EXEC_LANES + LOWER_LINE - 1) &
-					    ~(LOWER_LINE - 1u);
+	code->pool_bytes += want->width_bits == 1
+				    ? LOWER_LINE
+				    : (want->width_bits / 8 * GP_EXEC_LANES + LOWER_LINE - 1) &
+					      ~(LOWER_LINE - 1u);
 	return grown->offset;
 }
 
@@ -326,8 +327,7 @@ static uint32_t lower_address(struct gp_lower *L, const struct gp_ptx_opnd *opnd
 
 	switch (var->space) {
 	case GP_PTX_SPACE_SHARED:
-		return gp_lower_value(L, bits,
-				      lower_shared_offset(L, var) + (uint64_t)opnd->imm);
+		return gp_lower_value(L, bits, lower_shared_offset(L, var) + (uint64_t)opnd->imm);
 	case GP_PTX_SPACE_GLOBAL:
 	case GP_PTX_SPACE_CONST:
 		want.kind = GP_EXEC_CONST_GLOBAL;
@@ -354,12 +354,16 @@ static uint32_t lower_sreg(struct gp_lower *L, const char *name, uint32_t bits)
 {
 #define LOWER_SREG_NAME(id, text) text,
 	static const char *const names[] = { GP_EXEC_SREGS(LOWER_SREG_NAME) };
+	struct gp_exec_const want = { .kind = GP_EXEC_CONST_SREG, .width_bits = bits };
 	uint32_t temp = gp_lower_temp(L, bits);
 	struct gp_exec_ins *in;
 
 	for (size_t i = 0; i < GP_ARRAY_SIZE(names); i++) {
 		if (strcmp(names[i], name) != 0)
 			continue;
+		want.index = (uint32_t)i;
+		if (i >= GP_EXEC_SREG_NTID_X && i <= GP_EXEC_SREG_NCTAID_Z)
+			return gp_lower_const(L, &want);
 		in = gp_lower_emit3(L, GP_EXEC_OP_sreg, temp, GP_EXEC_NONE, GP_EXEC_NONE);
 		in->aux = (uint8_t)i;
 		in->imm = bits;
@@ -471,8 +475,8 @@ uint32_t gp_lower_text(struct gp_lower *L, const char *text)
 uint32_t gp_lower_target(struct gp_lower *L, uint32_t ptx_index)
 {
 	struct gp_exec_code *code = L->code;
-	uint32_t *grown = lower_grow(L, code->targets, code->n_targets, &L->targets_cap,
-				     sizeof(*grown));
+	uint32_t *grown =
+		lower_grow(L, code->targets, code->n_targets, &L->targets_cap, sizeof(*grown));
 
 	if (!grown)
 		return 0;

@@ -2,9 +2,9 @@
 #ifndef GP_SHIM_SOFT_EXEC_LOWER_H
 #define GP_SHIM_SOFT_EXEC_LOWER_H
 /*
- * From parsed PTX to struct gp_exec_code. Calls are inlined, so one kernel is one stretch of code and
- * a return address needs no storage. What is not supported becomes a `fail` instruction that names
- * itself when a thread gets there; a kernel that never does runs.
+ * From parsed PTX to struct gp_exec_code. Calls are inlined, so one kernel is one stretch of code
+ * and a return address needs no storage. What is not supported becomes a `fail` instruction that
+ * names itself when a thread gets there; a kernel that never does runs.
  */
 #include "shim/soft/exec/code.h"
 
@@ -33,8 +33,8 @@ struct gp_lower_var_slot {
 struct gp_lower_instance {
 	const struct gp_ptx_func *func;
 	struct gp_lower_instance *caller;
-	uint32_t *reg;	  /* operand of each PTX register, GP_EXEC_NONE until used */
-	uint32_t *pc;	  /* of each PTX instruction, and of the end */
+	uint32_t *reg; /* operand of each PTX register, GP_EXEC_NONE until used */
+	uint32_t *pc;  /* of each PTX instruction, and of the end */
 	uint32_t first_pc, first_target;
 	struct gp_lower_var_slot *vars;
 	uint32_t n_vars;

@@ -75,8 +75,8 @@ static bool arith_carry(struct gp_lower *L, uint32_t family, uint32_t n, bool ca
 	arith_sources(L, n, L->type.bits, src);
 	d = gp_lower_dst(L, gp_lower_opnd(L, 0), L->type.bits);
 	arith_emit(L, family + wide, d, src, n);
-	L->code->ins[L->code->n_ins - 1].flags |= (uint8_t)((out ? GP_EXEC_CARRY_OUT : 0) |
-							    (carry_in ? GP_EXEC_CARRY_IN : 0));
+	L->code->ins[L->code->n_ins - 1].flags |=
+		(uint8_t)((out ? GP_EXEC_CARRY_OUT : 0) | (carry_in ? GP_EXEC_CARRY_IN : 0));
 	return true;
 }
 
@@ -99,8 +99,9 @@ static void arith_addsub(struct gp_lower *L, uint32_t is_sub)
 	else if (gp_lower_has(L, "sat"))
 		arith_int(L, is_sub ? GP_EXEC_OP_subsat : GP_EXEC_OP_addsat, 2);
 	else
-		arith_int(L, (is_sub ? GP_EXEC_OP_sub_u16 : GP_EXEC_OP_add_u16) +
-				     gp_lower_width(L, L->type.bits),
+		arith_int(L,
+			  (is_sub ? GP_EXEC_OP_sub_u16 : GP_EXEC_OP_add_u16) +
+				  gp_lower_width(L, L->type.bits),
 			  2);
 }
 
@@ -142,16 +143,17 @@ static void arith_mul(struct gp_lower *L, uint32_t is_mad)
 	else if (gp_lower_has(L, "wide"))
 		arith_wide(L, is_mad);
 	else if (is_mad && arith_carry(L,
-				       gp_lower_has(L, "hi") ? GP_EXEC_OP_madc_hi_u32 :
-							       GP_EXEC_OP_madc_lo_u32,
+				       gp_lower_has(L, "hi") ? GP_EXEC_OP_madc_hi_u32
+							     : GP_EXEC_OP_madc_lo_u32,
 				       3, false))
 		return;
 	else if (gp_lower_has(L, "hi"))
 		arith_int(L, (is_mad ? GP_EXEC_OP_madhi_u16 : GP_EXEC_OP_mulhi_u16) + arith_ws(L),
 			  n);
 	else
-		arith_int(L, (is_mad ? GP_EXEC_OP_mad_u16 : GP_EXEC_OP_mul_u16) +
-				     gp_lower_width(L, L->type.bits),
+		arith_int(L,
+			  (is_mad ? GP_EXEC_OP_mad_u16 : GP_EXEC_OP_mul_u16) +
+				  gp_lower_width(L, L->type.bits),
 			  n);
 }
 
@@ -172,10 +174,9 @@ static void arith_mul24(struct gp_lower *L, uint32_t is_mad)
 	arith_sources(L, is_mad ? 3 : 2, 32, src);
 	d = gp_lower_dst(L, gp_lower_opnd(L, 0), 32);
 	product = is_mad ? gp_lower_temp(L, 32) : d;
-	in = gp_lower_emit3(L,
-			    L->type.kind == GP_LOWER_S ? GP_EXEC_OP_mul24_s32 :
-							 GP_EXEC_OP_mul24_u32,
-			    product, src[0], src[1]);
+	in = gp_lower_emit3(
+		L, L->type.kind == GP_LOWER_S ? GP_EXEC_OP_mul24_s32 : GP_EXEC_OP_mul24_u32,
+		product, src[0], src[1]);
 	in->aux = gp_lower_has(L, "hi");
 	if (is_mad)
 		gp_lower_emit3(L, GP_EXEC_OP_add_u32, d, product, src[2]);
@@ -226,8 +227,9 @@ static void arith_neg(struct gp_lower *L, uint32_t is_abs)
 		arith_float(L, is_abs ? GP_EXEC_OP_fabs_f32 : GP_EXEC_OP_fneg_f32, 1,
 			    GP_EXEC_ROUND_ADD);
 	else
-		arith_int(L, (is_abs ? GP_EXEC_OP_abs_u16 : GP_EXEC_OP_neg_u16) +
-				     gp_lower_width(L, L->type.bits),
+		arith_int(L,
+			  (is_abs ? GP_EXEC_OP_abs_u16 : GP_EXEC_OP_neg_u16) +
+				  gp_lower_width(L, L->type.bits),
 			  1);
 }
 
@@ -254,8 +256,8 @@ static void arith_copysign(struct gp_lower *L, uint32_t unused)
 
 static void arith_testp(struct gp_lower *L, uint32_t unused)
 {
-	static const char *const kinds[] = { "finite", "infinite", "number", "notanumber", "normal",
-					     "subnormal" };
+	static const char *const kinds[] = { "finite",	   "infinite", "number",
+					     "notanumber", "normal",   "subnormal" };
 	uint32_t index = gp_lower_float(L);
 	uint32_t src = gp_lower_src(L, gp_lower_opnd(L, 1), index == 2 ? 64 : 32);
 	uint32_t d = gp_lower_dst(L, gp_lower_opnd(L, 0), 1);
@@ -322,8 +324,8 @@ static struct gp_exec_ins *arith_compare(struct gp_lower *L, struct gp_lower_typ
 					 uint32_t first, uint32_t d, uint32_t e)
 {
 	const char *cmp = L->name.n > 1 ? L->name.part[1] : "";
-	uint32_t op = type.kind == GP_LOWER_F ? arith_float_compare(L, cmp, type) :
-						arith_int_compare(L, cmp, type);
+	uint32_t op = type.kind == GP_LOWER_F ? arith_float_compare(L, cmp, type)
+					      : arith_int_compare(L, cmp, type);
 	uint32_t a = gp_lower_src(L, gp_lower_opnd(L, first), type.bits);
 	uint32_t b = gp_lower_src(L, gp_lower_opnd(L, first + 1), type.bits);
 	uint8_t aux = GP_EXEC_BOOL_NONE, flags = 0;

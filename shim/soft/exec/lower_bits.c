@@ -47,9 +47,9 @@ static void bits_logic(struct gp_lower *L, uint32_t family)
 		bits_emit(L, family + gp_lower_width(L, L->type.bits), L->type.bits, 2, width);
 		return;
 	}
-	op = family == GP_EXEC_OP_and_u16 ? GP_EXEC_OP_andp :
-	     family == GP_EXEC_OP_or_u16  ? GP_EXEC_OP_orp :
-					    GP_EXEC_OP_xorp;
+	op = family == GP_EXEC_OP_and_u16  ? GP_EXEC_OP_andp
+	     : family == GP_EXEC_OP_or_u16 ? GP_EXEC_OP_orp
+					   : GP_EXEC_OP_xorp;
 	a = bits_pred(L, 1);
 	b = bits_pred(L, 2);
 	d = gp_lower_dst(L, gp_lower_opnd(L, 0), 1);
@@ -76,8 +76,7 @@ static void bits_shift(struct gp_lower *L, uint32_t is_right)
 	if (!is_right)
 		bits_emit(L, GP_EXEC_OP_shl_u16 + index, L->type.bits, 2, width);
 	else
-		bits_emit(L,
-			  GP_EXEC_OP_shr_u16 + index + (L->type.kind == GP_LOWER_S ? 3 : 0),
+		bits_emit(L, GP_EXEC_OP_shr_u16 + index + (L->type.kind == GP_LOWER_S ? 3 : 0),
 			  L->type.bits, 2, width);
 }
 
@@ -139,9 +138,8 @@ static void bits_three(struct gp_lower *L, uint32_t op)
 static void bits_shf(struct gp_lower *L, uint32_t unused)
 {
 	static const uint32_t width[3] = { 32, 32, 32 };
-	struct gp_exec_ins *in =
-		bits_emit(L, gp_lower_has(L, "l") ? GP_EXEC_OP_shf_l : GP_EXEC_OP_shf_r, 32, 3,
-			  width);
+	struct gp_exec_ins *in = bits_emit(
+		L, gp_lower_has(L, "l") ? GP_EXEC_OP_shf_l : GP_EXEC_OP_shf_r, 32, 3, width);
 
 	if (gp_lower_has(L, "wrap"))
 		in->flags |= GP_EXEC_WRAP;
@@ -196,10 +194,10 @@ static int64_t bits_members(struct gp_lower *L, uint32_t opnd)
 static void bits_vote(struct gp_lower *L, uint32_t unused)
 {
 	bool is_ballot = gp_lower_has(L, "ballot");
-	uint32_t op = is_ballot		      ? GP_EXEC_OP_vote_ballot :
-		      gp_lower_has(L, "all") ? GP_EXEC_OP_vote_all :
-		      gp_lower_has(L, "any") ? GP_EXEC_OP_vote_any :
-					       GP_EXEC_OP_vote_uni;
+	uint32_t op = is_ballot		       ? GP_EXEC_OP_vote_ballot
+		      : gp_lower_has(L, "all") ? GP_EXEC_OP_vote_all
+		      : gp_lower_has(L, "any") ? GP_EXEC_OP_vote_any
+					       : GP_EXEC_OP_vote_uni;
 	uint32_t d = gp_lower_dst(L, gp_lower_opnd(L, 0), is_ballot ? 32 : 1), a;
 	int64_t members = bits_members(L, 2);
 	struct gp_exec_ins *in;
@@ -226,10 +224,10 @@ static void bits_shfl(struct gp_lower *L, uint32_t unused)
 	in->c = c;
 	in->e = e;
 	in->imm = members;
-	in->aux = gp_lower_has(L, "up")	  ? GP_EXEC_SHFL_UP :
-		  gp_lower_has(L, "down") ? GP_EXEC_SHFL_DOWN :
-		  gp_lower_has(L, "bfly") ? GP_EXEC_SHFL_BFLY :
-					    GP_EXEC_SHFL_IDX;
+	in->aux = gp_lower_has(L, "up")	    ? GP_EXEC_SHFL_UP
+		  : gp_lower_has(L, "down") ? GP_EXEC_SHFL_DOWN
+		  : gp_lower_has(L, "bfly") ? GP_EXEC_SHFL_BFLY
+					    : GP_EXEC_SHFL_IDX;
 }
 
 static void bits_match(struct gp_lower *L, uint32_t unused)
@@ -241,8 +239,7 @@ static void bits_match(struct gp_lower *L, uint32_t unused)
 	uint32_t a = gp_lower_src(L, gp_lower_opnd(L, first), L->type.bits);
 	int64_t members = bits_members(L, first + 1);
 	uint32_t op = gp_lower_has(L, "any") ? GP_EXEC_OP_match_any_u32 : GP_EXEC_OP_match_all_u32;
-	struct gp_exec_ins *in =
-		gp_lower_emit3(L, op + bits_d(L, false), d, a, GP_EXEC_NONE);
+	struct gp_exec_ins *in = gp_lower_emit3(L, op + bits_d(L, false), d, a, GP_EXEC_NONE);
 
 	in->e = e;
 	in->imm = members;
@@ -278,8 +275,7 @@ static void bits_elect(struct gp_lower *L, uint32_t unused)
 	uint32_t d = gp_lower_dst(L, gp_lower_opnd(L, 0), 32);
 	uint32_t e = gp_lower_dst(L, gp_lower_opnd(L, 1), 1);
 	int64_t members = bits_members(L, 2);
-	struct gp_exec_ins *in =
-		gp_lower_emit3(L, GP_EXEC_OP_elect, d, GP_EXEC_NONE, GP_EXEC_NONE);
+	struct gp_exec_ins *in = gp_lower_emit3(L, GP_EXEC_OP_elect, d, GP_EXEC_NONE, GP_EXEC_NONE);
 
 	in->e = e;
 	in->imm = members;

@@ -76,8 +76,8 @@ static uint32_t control_argument(struct gp_lower *L, const struct gp_ptx_opnd *a
 	}
 	addr = gp_lower_src(L, &args->elems[i], 64);
 	gp_lower_emit3(L,
-		       args->elems[i].var->size_bytes == 8 ? GP_EXEC_OP_ld_u64_64 :
-							     GP_EXEC_OP_ld_u32_64,
+		       args->elems[i].var->size_bytes == 8 ? GP_EXEC_OP_ld_u64_64
+							   : GP_EXEC_OP_ld_u32_64,
 		       temp, addr, GP_EXEC_NONE);
 	return temp;
 }

@@ -27,7 +27,8 @@ static void data_unpack(struct gp_lower *L, const struct gp_ptx_opnd *to, uint32
 		in->c = d[2];
 		in->e = d[3];
 	} else {
-		in = gp_lower_emit3(L, bits == 32 ? GP_EXEC_OP_unpack_64_32 : GP_EXEC_OP_unpack_32_16,
+		in = gp_lower_emit3(L,
+				    bits == 32 ? GP_EXEC_OP_unpack_64_32 : GP_EXEC_OP_unpack_32_16,
 				    d[0], src, GP_EXEC_NONE);
 		in->e = d[1];
 	}
@@ -46,9 +47,9 @@ static void data_pack(struct gp_lower *L, const struct gp_ptx_opnd *from, uint32
 		src[i] = gp_lower_src(L, &from->elems[i], bits);
 	d = gp_lower_dst(L, gp_lower_opnd(L, 0), wide_bits);
 	in = gp_lower_emit3(L,
-			    n == 4     ? GP_EXEC_OP_pack_16_64 :
-			    bits == 32 ? GP_EXEC_OP_pack_32_64 :
-					 GP_EXEC_OP_pack_16_32,
+			    n == 4	 ? GP_EXEC_OP_pack_16_64
+			    : bits == 32 ? GP_EXEC_OP_pack_32_64
+					 : GP_EXEC_OP_pack_16_32,
 			    d, src[0], src[1]);
 	in->c = src[2];
 	in->e = src[3];
@@ -94,10 +95,10 @@ static void data_isspacep(struct gp_lower *L, uint32_t unused)
 	uint32_t d = gp_lower_dst(L, gp_lower_opnd(L, 0), 1);
 
 	gp_lower_emit3(L, GP_EXEC_OP_isspace, d, src, GP_EXEC_NONE)->aux =
-		gp_lower_has(L, "shared") || gp_lower_has(L, "shared::cta") ? GP_PTX_SPACE_SHARED :
-		gp_lower_has(L, "local")				     ? GP_PTX_SPACE_LOCAL :
-		gp_lower_has(L, "global")				     ? GP_PTX_SPACE_GLOBAL :
-									       GP_PTX_SPACE_PARAM;
+		gp_lower_has(L, "shared") || gp_lower_has(L, "shared::cta") ? GP_PTX_SPACE_SHARED
+		: gp_lower_has(L, "local")				    ? GP_PTX_SPACE_LOCAL
+		: gp_lower_has(L, "global")				    ? GP_PTX_SPACE_GLOBAL
+									    : GP_PTX_SPACE_PARAM;
 }
 
 /* cvt */
@@ -320,8 +321,8 @@ static void data_ld_one(struct gp_lower *L, const struct gp_ptx_opnd *to,
 static bool data_vector(struct gp_lower *L, const struct gp_ptx_opnd *list,
 			const struct data_address *addr, bool is_store)
 {
-	uint32_t bits = L->type.bits, reg[4] = { GP_EXEC_NONE, GP_EXEC_NONE, GP_EXEC_NONE,
-						 GP_EXEC_NONE };
+	uint32_t bits = L->type.bits,
+		 reg[4] = { GP_EXEC_NONE, GP_EXEC_NONE, GP_EXEC_NONE, GP_EXEC_NONE };
 	static const uint32_t ops[2][2][2] = {
 		{ { GP_EXEC_OP_ldv_4, GP_EXEC_OP_ldv_8 }, { GP_EXEC_OP_stv_4, GP_EXEC_OP_stv_8 } },
 		{ { GP_EXEC_OP_ldsv_4, GP_EXEC_OP_ldsv_8 },
@@ -364,8 +365,8 @@ static void data_ld(struct gp_lower *L, uint32_t unused)
 		gp_lower_unsupported(L);
 		return;
 	}
-	if (data_ld_kernel_param(L, n == 1 && to->kind != GP_PTX_OPND_LIST ? &single : &to->elems[0],
-				 from, 0)) {
+	if (data_ld_kernel_param(
+		    L, n == 1 && to->kind != GP_PTX_OPND_LIST ? &single : &to->elems[0], from, 0)) {
 		for (uint32_t i = 1; i < n; i++)
 			data_ld_kernel_param(L, &to->elems[i], from, i * L->type.bits / 8);
 		return;
@@ -417,9 +418,9 @@ static uint32_t data_atom_op(const struct gp_lower *L)
 	uint32_t wide = L->type.bits == 64, sign = L->type.kind == GP_LOWER_S ? 2 : 0;
 
 	if (L->type.kind == GP_LOWER_F)
-		return !gp_lower_has(L, "add") || L->type.bits < 32 ? GP_EXEC_OP_nop :
-		       wide					    ? GP_EXEC_OP_atom_add_f64 :
-								      GP_EXEC_OP_atom_add_f32;
+		return !gp_lower_has(L, "add") || L->type.bits < 32 ? GP_EXEC_OP_nop
+		       : wide					    ? GP_EXEC_OP_atom_add_f64
+								    : GP_EXEC_OP_atom_add_f32;
 	if (L->type.kind >= GP_LOWER_P || L->type.bits < 32)
 		return GP_EXEC_OP_nop;
 	if (gp_lower_has(L, "add"))
@@ -487,13 +488,20 @@ static void data_nop(struct gp_lower *L, uint32_t unused)
 bool gp_lower_data(struct gp_lower *L)
 {
 	static const struct gp_lower_rule rules[] = {
-		{ "mov", data_mov, 0 },	      { "ld", data_ld, 0 },
-		{ "st", data_st, 0 },	      { "cvt", data_cvt, 0 },
-		{ "cvta", data_cvta, 0 },     { "atom", data_atom, 0 },
-		{ "red", data_atom, 1 },      { "ldu", data_ld, 0 },
-		{ "fence", data_fence, 0 },   { "membar", data_fence, 0 },
-		{ "prefetch", data_nop, 0 },  { "prefetchu", data_nop, 0 },
-		{ "griddepcontrol", data_nop, 0 }, { "isspacep", data_isspacep, 0 },
+		{ "mov", data_mov, 0 },
+		{ "ld", data_ld, 0 },
+		{ "st", data_st, 0 },
+		{ "cvt", data_cvt, 0 },
+		{ "cvta", data_cvta, 0 },
+		{ "atom", data_atom, 0 },
+		{ "red", data_atom, 1 },
+		{ "ldu", data_ld, 0 },
+		{ "fence", data_fence, 0 },
+		{ "membar", data_fence, 0 },
+		{ "prefetch", data_nop, 0 },
+		{ "prefetchu", data_nop, 0 },
+		{ "griddepcontrol", data_nop, 0 },
+		{ "isspacep", data_isspacep, 0 },
 		{ "applypriority", data_nop, 0 },
 	};
 

@@ -3,8 +3,8 @@
 #define GP_SHIM_SOFT_EXEC_OPS_H
 /*
  * How an operation is written. OPS_PURE computes one value per lane without side effects: with all
- * lanes active a plain loop, else a blend, both of which gcc turns into vector code. OPS_EACH runs a
- * statement for active lanes only: for what may fault, trap or be seen by others.
+ * lanes active a plain loop, else a blend, both of which gcc turns into vector code. OPS_EACH runs
+ * a statement for active lanes only: for what may fault, trap or be seen by others.
  */
 #include "shim/soft/exec/warp.h"
 

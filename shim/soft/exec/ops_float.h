@@ -45,18 +45,18 @@ static inline double ops_same64(double v)
 	}
 #define DEF_F(n, name, expr32, expr64)                                                             \
 	DEF_F##n(name, f32, float, ops_same32, expr32)                                             \
-	DEF_F##n(name, z32, float, ops_flush, expr32)                                              \
-	DEF_F##n(name, f64, double, ops_same64, expr64)
+		DEF_F##n(name, z32, float, ops_flush, expr32)                                      \
+			DEF_F##n(name, f64, double, ops_same64, expr64)
 
-#define OPS_ADD(x, y)	 ((x) + (y))
-#define OPS_SUB(x, y)	 ((x) - (y))
-#define OPS_MUL(x, y)	 ((x) * (y))
-#define OPS_DIV(x, y)	 ((x) / (y))
-#define OPS_NEG(x)	 (-(x))
-#define OPS_RCP32(x)	 (1.0f / (x))
-#define OPS_RCP64(x)	 (1.0 / (x))
-#define OPS_RSQRT32(x)	 ((float)(1.0 / sqrt((double)(x))))
-#define OPS_RSQRT64(x)	 (1.0 / sqrt(x))
+#define OPS_ADD(x, y)	   ((x) + (y))
+#define OPS_SUB(x, y)	   ((x) - (y))
+#define OPS_MUL(x, y)	   ((x) * (y))
+#define OPS_DIV(x, y)	   ((x) / (y))
+#define OPS_NEG(x)	   (-(x))
+#define OPS_RCP32(x)	   (1.0f / (x))
+#define OPS_RCP64(x)	   (1.0 / (x))
+#define OPS_RSQRT32(x)	   ((float)(1.0 / sqrt((double)(x))))
+#define OPS_RSQRT64(x)	   (1.0 / sqrt(x))
 #define OPS_FMA32(x, y, z) __builtin_fmaf(x, y, z)
 #define OPS_FMA64(x, y, z) __builtin_fma(x, y, z)
 DEF_F(2, fadd, OPS_ADD, OPS_ADD)
@@ -147,7 +147,7 @@ DEF_LIBM(ftanh, tanhf, tanh)
 	DEF_FCMP1(name, z32, float, ops_flush, expr)                                               \
 	DEF_FCMP1(name, f64, double, ops_same64, expr)
 DEF_FCMP(fsetp_eq, x == y)
-DEF_FCMP(fsetp_ne, x < y || x > y)
+DEF_FCMP(fsetp_ne, x<y || x> y)
 DEF_FCMP(fsetp_lt, x < y)
 DEF_FCMP(fsetp_le, x <= y)
 DEF_FCMP(fsetp_gt, x > y)
@@ -165,8 +165,12 @@ DEF_FCMP(fsetp_nan, x != x || y != y)
 static inline bool ops_testp(int class, unsigned int kind)
 {
 	static const unsigned char accepted[6] = {
-		[0] = 1 << 2 | 1 << 3 | 1 << 4, [1] = 1 << 1, [2] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4,
-		[3] = 1 << 0,			[4] = 1 << 4, [5] = 1 << 3,
+		[0] = 1 << 2 | 1 << 3 | 1 << 4,
+		[1] = 1 << 1,
+		[2] = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4,
+		[3] = 1 << 0,
+		[4] = 1 << 4,
+		[5] = 1 << 3,
 	};
 
 	return accepted[kind] >> class & 1;
@@ -177,9 +181,9 @@ static inline bool ops_testp(int class, unsigned int kind)
 	{                                                                                          \
 		SRC(T, a);                                                                         \
 		uint32_t bits = 0;                                                                 \
-		OPS_EACH(bits |= (uint32_t)ops_testp(                                              \
-					 __builtin_fpclassify(0, 1, 4, 3, 2, a[l]), in->aux)       \
-				 << l);                                                            \
+		OPS_EACH(bits |=                                                                   \
+			 (uint32_t)ops_testp(__builtin_fpclassify(0, 1, 4, 3, 2, a[l]), in->aux)   \
+			 << l);                                                                    \
 		gp_exec_set_pred(w, in->d, bits, mask);                                            \
 	}
 DEF_TESTP(f32, float)
@@ -212,7 +216,9 @@ DEF1(cvt_rzi_f32_s32, int32_t, float, ops_f32_to_s32(a[l]))
 /* @v is integral. 2^63 and 2^64 are exact in double. */
 static inline uint64_t ops_double_to_int(double v, bool is_signed, unsigned int bits)
 {
-	uint64_t max = is_signed ? (1ull << (bits - 1)) - 1 : bits == 64 ? UINT64_MAX : (1ull << bits) - 1;
+	uint64_t max = is_signed    ? (1ull << (bits - 1)) - 1
+		       : bits == 64 ? UINT64_MAX
+				    : (1ull << bits) - 1;
 	double limit = ldexp(1.0, (int)bits - (is_signed ? 1 : 0));
 
 	if (v >= limit)
@@ -224,7 +230,8 @@ static inline uint64_t ops_double_to_int(double v, bool is_signed, unsigned int 
 
 /*
  * Any float to any integer: rounding in .imm, width in .aux, SIGNED; the result fills a 64-bit
- * register. NaN gives 0 where neither side is 64 bits wide, else the highest bit alone (PTX ISA, cvt).
+ * register. NaN gives 0 where neither side is 64 bits wide, else the highest bit alone (PTX ISA,
+ * cvt).
  */
 static inline uint64_t ops_to_int(const struct gp_exec_ins *in, double v, bool from_f64)
 {

@@ -123,7 +123,7 @@ DEF_SAD(s64, int64_t, uint64_t)
 		SRC(T, a);                                                                         \
 		SRC(T, b);                                                                         \
 		DST(T);                                                                            \
-		OPS_EACH(d[l] = b[l] ? (T)(a[l] / b[l]) : (T)-1);                                  \
+		OPS_EACH(d[l] = b[l] ? (T)(a[l] / b[l]) : (T) - 1);                                \
 	}                                                                                          \
 	OP(rem_##t)                                                                                \
 	{                                                                                          \
@@ -206,7 +206,8 @@ DEF1(brev_u32, uint32_t, uint32_t, ops_brev32(a[l]))
 DEF1(brev_u64, uint64_t, uint64_t,
      (uint64_t)ops_brev32((uint32_t)a[l]) << 32 | ops_brev32((uint32_t)(a[l] >> 32)))
 
-/* Position of the highest bit that differs from the sign, from bit 0 or (.shiftamt) from the top. */
+/* Position of the highest bit that differs from the sign, from bit 0 or (.shiftamt) from the top.
+ */
 static inline uint32_t ops_bfind(uint64_t v, unsigned int width, bool shiftamt)
 {
 	unsigned int pos;
@@ -230,7 +231,8 @@ static inline uint64_t ops_bfe(uint64_t v, unsigned int width, uint32_t pos, uin
 	pos &= 0xff;
 	len &= 0xff;
 	/* The sign is the field's top bit, or the value's where the field reaches beyond it. */
-	sign = !is_signed || !len ? 0 : v >> (pos + len - 1 < width ? pos + len - 1 : width - 1) & 1;
+	sign = !is_signed || !len ? 0
+				  : v >> (pos + len - 1 < width ? pos + len - 1 : width - 1) & 1;
 	field = pos >= width ? 0 : v >> pos;
 	if (len < width) {
 		field &= (1ull << len) - 1;
@@ -266,10 +268,9 @@ DEF_BFE(s64, uint64_t, true)
 		SRC(uint32_t, e);                                                                  \
 		DST(T);                                                                            \
 		OPS_EACH(uint32_t pos = c[l] & 0xff; uint32_t len = e[l] & 0xff;                   \
-			 T field = len >= sizeof(T) * 8 ? (T)-1 : ((T)1 << len) - 1;               \
+			 T field = len >= sizeof(T) * 8 ? (T) - 1 : ((T)1 << len) - 1;             \
 			 T m = pos >= sizeof(T) * 8 ? 0 : (T)(field << pos);                       \
-			 d[l] = (b[l] & ~m) |                                                      \
-				(pos >= sizeof(T) * 8 ? 0 : (T)(a[l] << pos) & m));                \
+			 d[l] = (b[l] & ~m) | (pos >= sizeof(T) * 8 ? 0 : (T)(a[l] << pos) & m));  \
 	}
 DEF_BFI(u32, uint32_t)
 DEF_BFI(u64, uint64_t)
@@ -315,11 +316,10 @@ OP(lop3)
 
 	for (int k = 0; k < 8; k++)
 		t[k] = in->imm >> k & 1 ? ~0u : 0;
-	OPS_PURE(uint32_t,
-		 (t[0] & ~a[l] & ~b[l] & ~c[l]) | (t[1] & ~a[l] & ~b[l] & c[l]) |
-			 (t[2] & ~a[l] & b[l] & ~c[l]) | (t[3] & ~a[l] & b[l] & c[l]) |
-			 (t[4] & a[l] & ~b[l] & ~c[l]) | (t[5] & a[l] & ~b[l] & c[l]) |
-			 (t[6] & a[l] & b[l] & ~c[l]) | (t[7] & a[l] & b[l] & c[l]));
+	OPS_PURE(uint32_t, (t[0] & ~a[l] & ~b[l] & ~c[l]) | (t[1] & ~a[l] & ~b[l] & c[l]) |
+				   (t[2] & ~a[l] & b[l] & ~c[l]) | (t[3] & ~a[l] & b[l] & c[l]) |
+				   (t[4] & a[l] & ~b[l] & ~c[l]) | (t[5] & a[l] & ~b[l] & c[l]) |
+				   (t[6] & a[l] & b[l] & ~c[l]) | (t[7] & a[l] & b[l] & c[l]));
 }
 
 static inline uint32_t ops_mul24(int64_t a, int64_t b, bool hi)
@@ -328,8 +328,7 @@ static inline uint32_t ops_mul24(int64_t a, int64_t b, bool hi)
 }
 
 DEF2(mul24_u32, uint32_t, ops_mul24(a[l] & 0xffffff, b[l] & 0xffffff, in->aux))
-DEF2(mul24_s32, uint32_t,
-     ops_mul24((int32_t)(a[l] << 8) >> 8, (int32_t)(b[l] << 8) >> 8, in->aux))
+DEF2(mul24_s32, uint32_t, ops_mul24((int32_t)(a[l] << 8) >> 8, (int32_t)(b[l] << 8) >> 8, in->aux))
 
 /* .aux bit 0: a is signed, bit 1: b is signed. */
 static inline uint32_t ops_dp4a(uint32_t a, uint32_t b, uint32_t c, unsigned int aux)
@@ -369,8 +368,9 @@ DEF3(vabsdiff4, uint32_t, uint32_t, uint32_t, ops_vabsdiff4(a[l], b[l], c[l]))
 #define OPS_CARRY(T, W, expr)                                                                      \
 	uint32_t carry = in->flags & GP_EXEC_CARRY_IN ? w->carry : 0;                              \
 	DST(T);                                                                                    \
-	OPS_EACH(W v = (expr); d[l] = (T)v; if (in->flags & GP_EXEC_CARRY_OUT) w->carry =          \
-		 (w->carry & ~(1u << l)) | (uint32_t)(v >> (sizeof(T) * 8) & 1) << l)
+	OPS_EACH(W v = (expr); d[l] = (T)v;                                                        \
+		 if (in->flags & GP_EXEC_CARRY_OUT) w->carry =                                     \
+			 (w->carry & ~(1u << l)) | (uint32_t)(v >> (sizeof(T) * 8) & 1) << l)
 #define OPS_CIN (carry >> l & 1)
 #define DEF_CARRY(t, T, W)                                                                         \
 	OP(addc_##t)                                                                               \
@@ -546,7 +546,9 @@ OP(cvt_sat)
 
 	if (in->flags & GP_EXEC_SIGNED)
 		OPS_EACH(int64_t v = !from_signed && (int64_t)a[l] < 0 ? INT64_MAX : (int64_t)a[l];
-			 d[l] = (uint64_t)(v > hi ? hi : v < -hi - 1 ? -hi - 1 : v));
+			 d[l] = (uint64_t)(v > hi	 ? hi
+					   : v < -hi - 1 ? -hi - 1
+							 : v));
 	else
 		OPS_EACH(uint64_t v = from_signed && (int64_t)a[l] < 0 ? 0 : a[l];
 			 d[l] = v > uhi ? uhi : v);

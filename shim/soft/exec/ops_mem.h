@@ -2,23 +2,24 @@
 #ifndef GP_SHIM_SOFT_EXEC_OPS_MEM_H
 #define GP_SHIM_SOFT_EXEC_OPS_MEM_H
 /*
- * Loads, stores, atomics. Device addresses are host addresses; .shared ones are offsets, turned into
- * addresses first and checked there, because a wrong one would hit the host program's memory rather
- * than a hole. x86 gives plain loads and stores acquire and release order, so the memory-order
- * qualifiers need code only in fences and atomics. Included once, by ops.c.
+ * Loads, stores, atomics. Device addresses are host addresses; .shared ones are offsets, turned
+ * into addresses first and checked there, because a wrong one would hit the host program's memory
+ * rather than a hole. x86 gives plain loads and stores acquire and release order, so the
+ * memory-order qualifiers need code only in fences and atomics. Included once, by ops.c.
  */
 #include "shim/soft/exec/ops.h"
 
 enum ops_pattern { OPS_SCATTERED, OPS_UNIFORM, OPS_CONSECUTIVE };
 
-/* Most warps read one address or consecutive ones. */
-static inline enum ops_pattern ops_pattern(const uint64_t *a, uint32_t mask, uint64_t size)
+/* Half warps are looked at one by one: rows of 16x16 blocks are that wide. */
+#define OPS_HALF 16
+
+/* Most half warps read one address or consecutive ones. */
+static inline enum ops_pattern ops_pattern(const uint64_t *a, uint64_t size)
 {
 	uint64_t uniform = 0, consecutive = 0;
 
-	if (mask != OPS_ALL)
-		return OPS_SCATTERED;
-	for (int l = 0; l < GP_EXEC_LANES; l++) {
+	for (int l = 0; l < OPS_HALF; l++) {
 		uniform |= a[l] ^ a[0];
 		consecutive |= (a[l] - a[0]) ^ (uint64_t)l * size;
 	}
@@ -65,34 +66,52 @@ typedef uint32_t __attribute__((aligned(1), may_alias)) uint32_t_any;
 typedef int32_t __attribute__((aligned(1), may_alias)) int32_t_any;
 typedef uint64_t __attribute__((aligned(1), may_alias)) uint64_t_any;
 
-#define OPS_LOAD(M, D)                                                                             \
-	DST(D);                                                                                    \
-	switch (ops_pattern(a, mask, sizeof(M))) {                                                 \
+#define OPS_LOAD_HALF(M, D, h)                                                                     \
+	switch (ops_pattern(a + (h), sizeof(M))) {                                                 \
 	case OPS_UNIFORM: {                                                                        \
-		D v = (D)OPS_AT(M, 0);                                                             \
-		for (int l = 0; l < GP_EXEC_LANES; l++)                                            \
-			d[l] = v;                                                                  \
+		D v = (D)OPS_AT(M, h);                                                             \
+		for (int l = 0; l < OPS_HALF; l++)                                                 \
+			d[(h) + l] = v;                                                            \
 		break;                                                                             \
 	}                                                                                          \
 	case OPS_CONSECUTIVE: {                                                                    \
-		const M##_any *p = &OPS_AT(M, 0);                                                  \
+		const M##_any *p = &OPS_AT(M, h);                                                  \
 		OPS_IVDEP                                                                          \
-		for (int l = 0; l < GP_EXEC_LANES; l++)                                            \
-			d[l] = (D)p[l];                                                            \
+		for (int l = 0; l < OPS_HALF; l++)                                                 \
+			d[(h) + l] = (D)p[l];                                                      \
 		break;                                                                             \
 	}                                                                                          \
 	default:                                                                                   \
+		for (int l = (h); l < (h) + OPS_HALF; l++)                                         \
+			d[l] = (D)OPS_AT(M, l);                                                    \
+	}
+
+#define OPS_LOAD(M, D)                                                                             \
+	DST(D);                                                                                    \
+	if (mask == OPS_ALL) {                                                                     \
+		OPS_LOAD_HALF(M, D, 0)                                                             \
+		OPS_LOAD_HALF(M, D, OPS_HALF)                                                      \
+	} else {                                                                                   \
 		OPS_EACH(d[l] = (D)OPS_AT(M, l));                                                  \
+	}
+
+#define OPS_STORE_HALF(M, h)                                                                       \
+	if (ops_pattern(a + (h), sizeof(M)) == OPS_CONSECUTIVE) {                                  \
+		M##_any *p = &OPS_TO(M, h);                                                        \
+		OPS_IVDEP                                                                          \
+		for (int l = 0; l < OPS_HALF; l++)                                                 \
+			p[l] = (M)d[(h) + l];                                                      \
+	} else {                                                                                   \
+		for (int l = (h); l < (h) + OPS_HALF; l++)                                         \
+			OPS_TO(M, l) = (M)d[l];                                                    \
 	}
 
 /* Where several lanes store to one address the highest lane wins, as in lane order. */
 #define OPS_STORE(M, D)                                                                            \
 	SRC(D, d);                                                                                 \
-	if (ops_pattern(a, mask, sizeof(M)) == OPS_CONSECUTIVE) {                                  \
-		M##_any *p = &OPS_TO(M, 0);                                                        \
-		OPS_IVDEP                                                                          \
-		for (int l = 0; l < GP_EXEC_LANES; l++)                                            \
-			p[l] = (M)d[l];                                                            \
+	if (mask == OPS_ALL) {                                                                     \
+		OPS_STORE_HALF(M, 0)                                                               \
+		OPS_STORE_HALF(M, OPS_HALF)                                                        \
 	} else {                                                                                   \
 		OPS_EACH(OPS_TO(M, l) = (M)d[l]);                                                  \
 	}
@@ -163,7 +182,7 @@ static inline void ops_copy_out(void *to, const void *from, size_t bytes)
 	int n = in->aux;                                                                           \
 	_Alignas(32) T buf[4];                                                                     \
 	for (int k = 0; k < n; k++)                                                                \
-		reg[k] = field[k] == GP_EXEC_NONE ? NULL : gp_exec_lanes(w, field[k])
+	reg[k] = field[k] == GP_EXEC_NONE ? NULL : gp_exec_lanes(w, field[k])
 
 #define OPS_LOAD_VECTOR(T)                                                                         \
 	OPS_VECTOR_REGS(T);                                                                        \
@@ -173,9 +192,8 @@ static inline void ops_copy_out(void *to, const void *from, size_t bytes)
 
 #define OPS_STORE_VECTOR(T)                                                                        \
 	OPS_VECTOR_REGS(T);                                                                        \
-	OPS_EACH(for (int k = 0; k < n; k++) buf[k] = reg[k] ? reg[k][l] : 0;                      \
-		 ops_copy_out((void *)(uintptr_t)(a[l] + (uint64_t)imm), buf,                      \
-			      (size_t)n * sizeof(T)))
+	OPS_EACH(for (int k = 0; k < n; k++) buf[k] = reg[k] ? reg[k][l] : 0; ops_copy_out(        \
+			 (void *)(uintptr_t)(a[l] + (uint64_t)imm), buf, (size_t)n * sizeof(T)))
 
 #define DEF_VECTOR(size, T)                                                                        \
 	OP(ldv_##size)                                                                             \
@@ -248,10 +266,10 @@ OP(isspace)
 	for (int l = 0; l < GP_EXEC_LANES; l++) {
 		bool is_shared = a[l] - shared < w->shared_bytes;
 		bool is_local = a[l] - local < local_bytes;
-		bool hit = in->aux == GP_PTX_SPACE_SHARED  ? is_shared :
-			   in->aux == GP_PTX_SPACE_LOCAL   ? is_local :
-			   in->aux == GP_PTX_SPACE_GLOBAL ? !is_shared && !is_local :
-							     false;
+		bool hit = in->aux == GP_PTX_SPACE_SHARED   ? is_shared
+			   : in->aux == GP_PTX_SPACE_LOCAL  ? is_local
+			   : in->aux == GP_PTX_SPACE_GLOBAL ? !is_shared && !is_local
+							    : false;
 
 		bits |= hit ? 1u << l : 0;
 	}

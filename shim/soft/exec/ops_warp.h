@@ -128,8 +128,8 @@ OP(redux)
 	SRC(uint32_t, a);
 	DST(uint32_t);
 
-	OPS_EACH(acc = first ? a[l] :
-			       ops_redux_step(in->aux, in->flags & GP_EXEC_SIGNED, acc, a[l]);
+	OPS_EACH(acc = first ? a[l]
+			     : ops_redux_step(in->aux, in->flags & GP_EXEC_SIGNED, acc, a[l]);
 		 first = 0);
 	OPS_EACH(d[l] = acc);
 }

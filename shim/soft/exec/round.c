@@ -5,20 +5,18 @@
  */
 #include "shim/soft/exec/ops.h"
 
-#include <fenv.h>
+#include <xmmintrin.h>
 
-static int round_mode(int64_t round)
+/* Only SSE's mode: all arithmetic here is, and fesetround would set the x87's too, which is slow.
+ */
+static void round_set(int64_t round)
 {
-	switch (round) {
-	case GP_EXEC_RZ:
-		return FE_TOWARDZERO;
-	case GP_EXEC_RM:
-		return FE_DOWNWARD;
-	case GP_EXEC_RP:
-		return FE_UPWARD;
-	default:
-		return FE_TONEAREST;
-	}
+	static const unsigned int modes[] = { [GP_EXEC_RN] = _MM_ROUND_NEAREST,
+					      [GP_EXEC_RZ] = _MM_ROUND_TOWARD_ZERO,
+					      [GP_EXEC_RM] = _MM_ROUND_DOWN,
+					      [GP_EXEC_RP] = _MM_ROUND_UP };
+
+	_MM_SET_ROUNDING_MODE(modes[round]);
 }
 
 /* Flushes if the instruction says so; stores one lane. */
@@ -48,7 +46,7 @@ void gp_exec_round_f32(struct gp_exec_warp *w, const struct gp_exec_ins *in, uin
 	DST(float);
 
 #define X(p) round_in(in, p, l)
-	fesetround(round_mode(in->imm));
+	round_set(in->imm);
 	switch (in->aux) {
 		ROUND_OP(float, GP_EXEC_ROUND_ADD, X(a) + X(b));
 		ROUND_OP(float, GP_EXEC_ROUND_SUB, X(a) - X(b));
@@ -64,7 +62,7 @@ void gp_exec_round_f32(struct gp_exec_warp *w, const struct gp_exec_ins *in, uin
 	default:
 		OPS_EACH(d[l] = (float)wide[l]);
 	}
-	fesetround(FE_TONEAREST);
+	round_set(GP_EXEC_RN);
 #undef X
 	if (in->flags & GP_EXEC_FTZ)
 		OPS_EACH(d[l] = ops_flush(d[l]));
@@ -77,7 +75,7 @@ void gp_exec_round_f64(struct gp_exec_warp *w, const struct gp_exec_ins *in, uin
 	const double *c = in->c == GP_EXEC_NONE ? a : gp_exec_lanes(w, in->c);
 	DST(double);
 
-	fesetround(round_mode(in->imm));
+	round_set(in->imm);
 	switch (in->aux) {
 		ROUND_OP(double, GP_EXEC_ROUND_ADD, a[l] + b[l]);
 		ROUND_OP(double, GP_EXEC_ROUND_SUB, a[l] - b[l]);
@@ -94,5 +92,5 @@ void gp_exec_round_f64(struct gp_exec_warp *w, const struct gp_exec_ins *in, uin
 		OPS_EACH(d[l] = (double)s[l]);
 	}
 	}
-	fesetround(FE_TONEAREST);
+	round_set(GP_EXEC_RN);
 }

@@ -3,9 +3,10 @@
  * Scheduling of lanes, warps and barriers of one block.
  *
  * Lanes of a warp have a program counter each. A turn runs the lanes that stand at the lowest one
- * together until they branch apart or reach others; code is laid out so that this brings them together
- * again behind branches and loops. Lanes that spin for others of their warp are found by counting back
- * edges taken while somebody waits elsewhere: the turn then goes on to the lanes further down.
+ * together until they branch apart or reach others; code is laid out so that this brings them
+ * together again behind branches and loops. Lanes that spin for others of their warp are found by
+ * counting back edges taken while somebody waits elsewhere: the turn then goes on to the lanes
+ * further down.
  *
  * Lane states: running -> waiting for lanes of its warp [run_rendezvous] -> running
  *              running -> at a block barrier [run_bar] -> running [run_release]
@@ -19,10 +20,10 @@
 #include <errno.h>
 #include <sched.h>
 
-#define RUN_POLL_INS	  1000 /* instructions between looks at the stop word, from exec.h */
-#define RUN_SLICE_POLLS	  16   /* polls until the next warp's turn */
-#define RUN_SPINS_FIRST	  1024 /* back edges before lanes further down get a turn */
-#define RUN_SPINS_AGAIN	  32   /* the same, once a warp was seen to need it */
+#define RUN_POLL_INS	1000 /* instructions between looks at the stop word, from exec.h */
+#define RUN_SLICE_POLLS 16   /* polls until the next warp's turn */
+#define RUN_SPINS_FIRST 1024 /* back edges before lanes further down get a turn */
+#define RUN_SPINS_AGAIN 32   /* the same, once a warp was seen to need it */
 
 /* The lanes that run together, where, and the next place where somebody stands. */
 struct run_turn {
@@ -32,36 +33,32 @@ struct run_turn {
 	uint32_t budget, slices;
 };
 
+/* Whole arrays, so that gcc makes vector code of it. */
 static uint32_t run_lanes_at(const struct gp_exec_warp *w, uint32_t among, uint32_t pc)
 {
 	uint32_t lanes = 0;
 
-	for (uint32_t m = among; m; m &= m - 1) {
-		int l = __builtin_ctz(m);
-
-		if (w->pc[l] == pc)
-			lanes |= 1u << l;
-	}
-	return lanes;
+	for (int l = 0; l < GP_EXEC_LANES; l++)
+		lanes |= w->pc[l] == pc ? 1u << l : 0;
+	return lanes & among;
 }
 
 static uint32_t run_lowest_above(const struct gp_exec_warp *w, uint32_t among, uint32_t limit)
 {
 	uint32_t best = UINT32_MAX;
 
-	for (uint32_t m = among; m; m &= m - 1) {
-		uint32_t pc = w->pc[__builtin_ctz(m)];
+	for (int l = 0; l < GP_EXEC_LANES; l++) {
+		uint32_t pc = (among >> l & 1) && w->pc[l] >= limit ? w->pc[l] : UINT32_MAX;
 
-		if (pc >= limit && pc < best)
-			best = pc;
+		best = pc < best ? pc : best;
 	}
 	return best;
 }
 
 static void run_set_pc(struct gp_exec_warp *w, uint32_t lanes, uint32_t pc)
 {
-	for (uint32_t m = lanes; m; m &= m - 1)
-		w->pc[__builtin_ctz(m)] = pc;
+	for (int l = 0; l < GP_EXEC_LANES; l++)
+		w->pc[l] = lanes >> l & 1 ? pc : w->pc[l];
 }
 
 static uint32_t run_members(const struct gp_exec_warp *w, const struct gp_exec_ins *in, int lane)
@@ -148,9 +145,9 @@ static void run_bar_result(struct gp_exec_warp *w, const struct gp_exec_barrier 
 		d[l] = bar->n_true;
 	} else if (in->aux) {
 		gp_exec_set_pred(w, in->d,
-				 (in->aux == 2 ? bar->n_true == bar->n_voted : bar->n_true > 0) ?
-					 UINT32_MAX :
-					 0,
+				 (in->aux == 2 ? bar->n_true == bar->n_voted : bar->n_true > 0)
+					 ? UINT32_MAX
+					 : 0,
 				 1u << l);
 	}
 }
@@ -168,15 +165,21 @@ static void run_release(struct gp_exec_scratch *scratch, uint32_t id)
 	for (uint32_t i = 0; i < scratch->n_warps; i++) {
 		struct gp_exec_warp *w = &scratch->warps[i];
 
-		for (uint32_t m = w->barred; m; m &= m - 1) {
+		uint32_t here = 0;
+
+		if (!w->barred)
+			continue;
+		for (int l = 0; l < GP_EXEC_LANES; l++)
+			here |= w->barrier[l] == id ? 1u << l : 0;
+		here &= w->barred;
+		for (uint32_t m = bar->n_voted ? here : 0; m; m &= m - 1) {
 			int l = __builtin_ctz(m);
 
-			if (w->barrier[l] != id)
-				continue;
 			run_bar_result(w, bar, &scratch->code->ins[w->pc[l]], l);
-			w->barred &= ~(1u << l);
-			w->pc[l]++;
 		}
+		w->barred &= ~here;
+		for (int l = 0; l < GP_EXEC_LANES; l++)
+			w->pc[l] += here >> l & 1;
 	}
 	*bar = (struct gp_exec_barrier){ 0 };
 }
@@ -203,8 +206,8 @@ static void run_bar(struct gp_exec_warp *w, const struct gp_exec_ins *in, uint32
 	} else {
 		run_set_pc(w, lanes, pc);
 		w->barred |= lanes;
-		for (uint32_t m = lanes; m; m &= m - 1)
-			w->barrier[__builtin_ctz(m)] = (uint8_t)number;
+		for (int l = 0; l < GP_EXEC_LANES; l++)
+			w->barrier[l] = lanes >> l & 1 ? (uint8_t)number : w->barrier[l];
 	}
 	run_release(w->scratch, number);
 }
@@ -398,8 +401,8 @@ static bool run_is_spinning(struct gp_exec_warp *w, const struct run_turn *t)
 static int run_step_control(struct gp_exec_warp *w, const struct gp_exec_ins *in,
 			    struct run_turn *t, uint32_t lanes, bool *ret_again)
 {
-	bool is_back_edge = (in->op == GP_EXEC_OP_bra && in->imm <= t->pc) ||
-			    in->op == GP_EXEC_OP_brx;
+	bool is_back_edge =
+		(in->op == GP_EXEC_OP_bra && in->imm <= t->pc) || in->op == GP_EXEC_OP_brx;
 	bool further = is_back_edge && run_is_spinning(w, t);
 	int r = run_control(w, in, t, lanes), outcome = 0;
 

@@ -18,10 +18,10 @@ static uint64_t sreg_now_ns(clockid_t clock)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static uint64_t sreg_uniform(const struct gp_exec_warp *w, unsigned int id)
+uint64_t gp_exec_sreg_block(const struct gp_exec_scratch *scratch, unsigned int id)
 {
-	const struct gp_exec_scratch *scratch = w->scratch;
 	const struct gp_exec_launch *launch = scratch->launch;
+	uint64_t shared = (uint64_t)scratch->code->shared_bytes + launch->dyn_shared_bytes;
 
 	switch (id) {
 	case GP_EXEC_SREG_NTID_X ... GP_EXEC_SREG_NTID_Z:
@@ -30,14 +30,26 @@ static uint64_t sreg_uniform(const struct gp_exec_warp *w, unsigned int id)
 		return scratch->ctaid[id - GP_EXEC_SREG_CTAID_X];
 	case GP_EXEC_SREG_NCTAID_X ... GP_EXEC_SREG_NCTAID_Z:
 		return launch->grid[id - GP_EXEC_SREG_NCTAID_X];
-	case GP_EXEC_SREG_WARPID:
-		return w->index;
 	case GP_EXEC_SREG_NWARPID:
 		return scratch->n_warps;
 	case GP_EXEC_SREG_SMID:
 		return (scratch->ctaid[0] + scratch->ctaid[1] + scratch->ctaid[2]) % SREG_N_SMS;
 	case GP_EXEC_SREG_NSMID:
 		return SREG_N_SMS;
+	case GP_EXEC_SREG_DYNAMIC_SMEM:
+		return launch->dyn_shared_bytes;
+	case GP_EXEC_SREG_TOTAL_SMEM:
+		return shared < SREG_SHARED_TOTAL ? shared : SREG_SHARED_TOTAL;
+	default:
+		return 0; /* gridid, envreg: no value that a program could rely on */
+	}
+}
+
+static uint64_t sreg_warp(const struct gp_exec_warp *w, unsigned int id)
+{
+	switch (id) {
+	case GP_EXEC_SREG_WARPID:
+		return w->index;
 	case GP_EXEC_SREG_CLOCK:
 	case GP_EXEC_SREG_CLOCK64:
 		return sreg_now_ns(CLOCK_MONOTONIC);
@@ -48,12 +60,8 @@ static uint64_t sreg_uniform(const struct gp_exec_warp *w, unsigned int id)
 		return sreg_now_ns(CLOCK_REALTIME);
 	case GP_EXEC_SREG_GLOBALTIMER_HI:
 		return sreg_now_ns(CLOCK_REALTIME) >> 32;
-	case GP_EXEC_SREG_DYNAMIC_SMEM:
-		return launch->dyn_shared_bytes;
-	case GP_EXEC_SREG_TOTAL_SMEM:
-		return w->shared_bytes < SREG_SHARED_TOTAL ? w->shared_bytes : SREG_SHARED_TOTAL;
 	default:
-		return 0; /* gridid, envreg: no value that a program could rely on */
+		return gp_exec_sreg_block(w->scratch, id);
 	}
 }
 
@@ -63,7 +71,7 @@ static uint32_t sreg_lane(const struct gp_exec_warp *w, unsigned int id, int l)
 
 	switch (id) {
 	case GP_EXEC_SREG_TID_X ... GP_EXEC_SREG_TID_Z:
-		return w->tid[id - GP_EXEC_SREG_TID_X][l];
+		return w->tids->tid[id - GP_EXEC_SREG_TID_X][l];
 	case GP_EXEC_SREG_LANEMASK_EQ:
 		return bit;
 	case GP_EXEC_SREG_LANEMASK_LT:
@@ -82,16 +90,16 @@ static uint32_t sreg_lane(const struct gp_exec_warp *w, unsigned int id, int l)
 /* .aux is the register, .imm the width of the destination in bits. */
 void gp_exec_sreg(struct gp_exec_warp *w, const struct gp_exec_ins *in, uint32_t mask)
 {
-	bool per_lane = in->aux <= GP_EXEC_SREG_TID_Z || in->aux == GP_EXEC_SREG_LANEID ||
-			(in->aux >= GP_EXEC_SREG_LANEMASK_EQ &&
-			 in->aux <= GP_EXEC_SREG_LANEMASK_GT);
-	uint64_t uniform = per_lane ? 0 : sreg_uniform(w, in->aux);
+	bool per_lane =
+		in->aux <= GP_EXEC_SREG_TID_Z || in->aux == GP_EXEC_SREG_LANEID ||
+		(in->aux >= GP_EXEC_SREG_LANEMASK_EQ && in->aux <= GP_EXEC_SREG_LANEMASK_GT);
+	uint64_t uniform = per_lane ? 0 : sreg_warp(w, in->aux);
 	uint32_t *narrow = gp_exec_lanes(w, in->d);
 	uint64_t *wide = gp_exec_lanes(w, in->d);
 	uint16_t *half = gp_exec_lanes(w, in->d);
 
 	if (in->aux <= GP_EXEC_SREG_TID_Z && mask == OPS_ALL && in->imm == 32) {
-		memcpy(narrow, w->tid[in->aux], sizeof(w->tid[0]));
+		memcpy(narrow, w->tids->tid[in->aux], sizeof(w->tids->tid[0]));
 		return;
 	}
 	OPS_EACH(uint64_t v = per_lane ? sreg_lane(w, in->aux, l) : uniform;

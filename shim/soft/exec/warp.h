@@ -9,6 +9,7 @@
 #include <setjmp.h>
 
 struct gp_exec_scratch;
+struct gp_exec_tids;
 
 struct gp_exec_warp {
 	uint8_t *bank[2];
@@ -17,9 +18,9 @@ struct gp_exec_warp {
 	uint8_t *local; /* of lane 0 */
 	uint64_t local_stride;
 	uint64_t shared_bytes;
-	uint32_t carry;	 /* condition code, a bit per lane */
-	uint32_t alive;	 /* lanes that have not exited */
-	uint32_t barred; /* lanes waiting at a block barrier */
+	uint32_t carry;	  /* condition code, a bit per lane */
+	uint32_t alive;	  /* lanes that have not exited */
+	uint32_t barred;  /* lanes waiting at a block barrier */
 	uint32_t waiting; /* lanes waiting for others of their warp */
 	uint32_t index;
 	uint32_t spins; /* back edges taken while other lanes stood elsewhere */
@@ -27,6 +28,11 @@ struct gp_exec_warp {
 	uint32_t turn_pc; /* where the last turn went: the next one goes further */
 	uint32_t pc[GP_EXEC_LANES];
 	uint8_t barrier[GP_EXEC_LANES]; /* number, valid in .barred */
+	const struct gp_exec_tids *tids;
+};
+
+/* Thread indices of one warp; the same for all blocks of a launch. */
+struct gp_exec_tids {
 	uint32_t tid[3][GP_EXEC_LANES];
 };
 
@@ -46,7 +52,9 @@ struct gp_exec_scratch {
 	uint32_t n_warps, n_threads, n_alive;
 	uint32_t ctaid[3];
 	uint8_t *pool, *regs, *shared, *local;
-	size_t warps_cap, pool_cap, regs_cap, shared_cap, local_cap;
+	struct gp_exec_tids *tids;
+	uint32_t tids_block[3]; /* the block dimensions that .tids was made for */
+	size_t tids_cap, warps_cap, pool_cap, regs_cap, shared_cap, local_cap;
 	struct gp_exec_barrier barriers[GP_EXEC_N_BARRIERS];
 	sigjmp_buf escape; /* out of an operation: illegal address or gp_exec_fail */
 	int escape_code;
@@ -74,6 +82,9 @@ void gp_exec_round_f32(struct gp_exec_warp *w, const struct gp_exec_ins *in, uin
 void gp_exec_round_f64(struct gp_exec_warp *w, const struct gp_exec_ins *in, uint32_t mask);
 /* Special registers (sreg.c). */
 void gp_exec_sreg(struct gp_exec_warp *w, const struct gp_exec_ins *in, uint32_t mask);
+
+/* Value of a special register that is the same in the whole block. */
+uint64_t gp_exec_sreg_block(const struct gp_exec_scratch *scratch, unsigned int id);
 
 /* The operand's lane array. */
 static inline void *gp_exec_lanes(const struct gp_exec_warp *w, uint32_t operand)

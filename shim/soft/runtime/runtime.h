@@ -11,35 +11,34 @@
  */
 #include "shim/soft/runtime/abi.h"
 
-#define GP_RT_FUNCTIONS(X)                                                                                                                                                \
-	X(cuInit)                                                                                                                                                         \
-	X(cuDriverGetVersion)                                                                                                                                             \
-	X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetUuid_v2) X(cuDeviceTotalMem_v2) X(cuDeviceGetAttribute) X(                                                    \
-		cuDeviceGetPCIBusId) X(cuDeviceGetByPCIBusId) X(cuDeviceCanAccessPeer) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxReset_v2)                          \
-		X(cuDevicePrimaryCtxSetFlags_v2) X(cuDevicePrimaryCtxGetState) X(cuCtxGetCurrent) X(                                                                      \
-			cuCtxSetCurrent) X(cuCtxSynchronize) X(cuCtxGetLimit) X(cuCtxSetLimit) X(cuCtxGetStreamPriorityRange)                                             \
-			X(cuMemGetInfo_v2) X(cuMemAlloc_v2) X(cuMemAllocPitch_v2) X(cuMemFree_v2) X(cuMemAllocAsync) X(                                                   \
-				cuMemFreeAsync) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostRegister_v2) X(cuMemHostUnregister)                                         \
-				X(cuMemHostGetDevicePointer_v2) X(cuMemHostGetFlags) X(cuMemcpy) X(cuMemcpyAsync) X(                                                      \
-					cuMemcpyHtoD_v2) X(cuMemcpyDtoH_v2) X(cuMemcpyDtoD_v2) X(cuMemcpyHtoDAsync_v2)                                                    \
-					X(cuMemcpyDtoHAsync_v2) X(cuMemcpyDtoDAsync_v2) X(cuMemcpy2DUnaligned_v2) X(                                                      \
-						cuMemcpy2DAsync_v2) X(cuMemsetD8_v2) X(cuMemsetD8Async) X(cuMemsetD2D8_v2)                                                \
-						X(cuMemsetD2D8Async) X(cuPointerGetAttributes) X(cuStreamCreateWithPriority) X(                                           \
-							cuStreamDestroy_v2) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamGetPriority)                                \
-							X(cuStreamGetFlags) X(cuStreamGetId) X(cuStreamWaitEvent) X(                                                      \
-								cuStreamIsCapturing) X(cuStreamAddCallback) X(cuLaunchHostFunc)                                           \
-								X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecordWithFlags) X(                                        \
-									cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime_v2)                                      \
-									X(cuLibraryLoadData) X(cuLibraryUnload) X(                                                        \
-										cuLibraryGetKernel) X(cuLibraryGetGlobal)                                                 \
-										X(cuKernelGetFunction) X(cuFuncGetAttribute) X(                                           \
-											cuFuncSetAttribute) X(cuFuncSetCacheConfig)                                       \
-											X(cuLaunchKernel) X(                                                              \
-												cuLaunchKernelEx) X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) \
-												X(cuGetErrorString) X(                                                    \
-													cuGetProcAddress_v2)                                              \
-													X(cuProfilerStart)                                                \
-														X(cuProfilerStop)
+/* clang-format off */
+#define GP_RT_FUNCTIONS(X) \
+	X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGetName) \
+	X(cuDeviceGetUuid_v2) X(cuDeviceTotalMem_v2) X(cuDeviceGetAttribute) \
+	X(cuDeviceGetPCIBusId) X(cuDeviceGetByPCIBusId) X(cuDeviceCanAccessPeer) \
+	X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxReset_v2) \
+	X(cuDevicePrimaryCtxSetFlags_v2) X(cuDevicePrimaryCtxGetState) \
+	X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuCtxGetLimit) \
+	X(cuCtxSetLimit) X(cuCtxGetStreamPriorityRange) X(cuMemGetInfo_v2) \
+	X(cuMemAlloc_v2) X(cuMemAllocPitch_v2) X(cuMemFree_v2) X(cuMemAllocAsync) \
+	X(cuMemFreeAsync) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostRegister_v2) \
+	X(cuMemHostUnregister) X(cuMemHostGetDevicePointer_v2) X(cuMemHostGetFlags) \
+	X(cuMemcpy) X(cuMemcpyAsync) X(cuMemcpyHtoD_v2) X(cuMemcpyDtoH_v2) \
+	X(cuMemcpyDtoD_v2) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) \
+	X(cuMemcpyDtoDAsync_v2) X(cuMemcpy2DUnaligned_v2) X(cuMemcpy2DAsync_v2) \
+	X(cuMemsetD8_v2) X(cuMemsetD8Async) X(cuMemsetD2D8_v2) X(cuMemsetD2D8Async) \
+	X(cuPointerGetAttributes) X(cuStreamCreateWithPriority) X(cuStreamDestroy_v2) \
+	X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamGetPriority) \
+	X(cuStreamGetFlags) X(cuStreamGetId) X(cuStreamWaitEvent) X(cuStreamIsCapturing) \
+	X(cuStreamAddCallback) X(cuLaunchHostFunc) X(cuEventCreate) X(cuEventDestroy_v2) \
+	X(cuEventRecordWithFlags) X(cuEventQuery) X(cuEventSynchronize) \
+	X(cuEventElapsedTime_v2) X(cuLibraryLoadData) X(cuLibraryUnload) \
+	X(cuLibraryGetKernel) X(cuLibraryGetGlobal) X(cuKernelGetFunction) \
+	X(cuFuncGetAttribute) X(cuFuncSetAttribute) X(cuFuncSetCacheConfig) \
+	X(cuLaunchKernel) X(cuLaunchKernelEx) \
+	X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) X(cuGetErrorString) \
+	X(cuGetProcAddress_v2) X(cuProfilerStart) X(cuProfilerStop)
+/* clang-format on */
 
 /* The driver's functions under their own names. Filled once; read without a lock afterwards. */
 struct gp_rt_driver {
