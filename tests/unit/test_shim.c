@@ -937,7 +937,7 @@ static void world_remove(void)
 
 static void set_path(const char *name, const char *build, const char *what)
 {
-	char path[512];
+	char path[1024];
 
 	snprintf(path, sizeof(path), "%s/lib/gpupres/%s/libcuda.so.1", build, what);
 	setenv(name, path, 1);
