@@ -170,9 +170,10 @@ bool gp_control_need(struct gp_control *c, struct gp_need *need)
 		return true;
 	if (need->answered || gp_now_ns() < need->deadline_ns)
 		return false;
-	/* Timed out. If that was spent locked, the job has its memory back now: one more try. */
+	/* Timed out. If that was spent locked, the job has its memory back now: ask afresh. */
 	began = gp_now_ns();
 	gp_gate_pass(&gp_shim.gate);
+	need->deadline_ns = 0;
 	return gp_now_ns() - began > CONTROL_REPORT_NS;
 }
 
@@ -550,6 +551,10 @@ int gp_control_start(struct gp_control *c)
 		return r;
 	}
 	atomic_store_explicit(&c->running, true, memory_order_release);
+	if (!gp_shim.interpose.watch)
+		gp_log(GP_LOG_WARN, "not-preemptible",
+		       "error=\"the driver's ioctls cannot be watched\" "
+		       "effect=\"this program runs, but cannot be frozen\"");
 	return 0;
 }
 

@@ -31,11 +31,11 @@ static const char *const interpose_names[GP_CU_COUNT_] = {
 
 /* Prefixes of the functions that check or use the mapping behind a device address when called. */
 static const char *const interpose_held_prefixes[] = {
-	"cuMemcpy",	     "cuMemset",	  "cuMemPrefetch",	"cuMemAdvise",
-	"cuMemRangeGet",     "cuMemGetAccess",	  "cuMemDiscard",	"cuPointerSetAttribute",
-	"cuTexObjectCreate", "cuGraphAddMemcpy",  "cuGraphAddMemset",	"cuGraphAddNode",
-	"cuGraphExecMemcpy", "cuGraphExecMemset", "cuGraphInstantiate", "cuGraphMemcpy",
-	"cuGraphMemset",
+	"cuMemcpy",	     "cuMemset",	   "cuMemPrefetch",	 "cuMemAdvise",
+	"cuMemRangeGet",     "cuMemGetAccess",	   "cuMemDiscard",	 "cuPointerSetAttribute",
+	"cuTexObjectCreate", "cuGraphAddMemcpy",   "cuGraphAddMemset",	 "cuGraphAddNode",
+	"cuGraphExecMemcpy", "cuGraphExecMemset",  "cuGraphInstantiate", "cuGraphMemcpy",
+	"cuGraphMemset",     "cuStreamWriteValue", "cuStreamWaitValue",	 "cuStreamBatchMemOp",
 };
 
 static CUresult interpose_no_device(void)
@@ -67,14 +67,22 @@ static size_t interpose_hash(const void *address)
 }
 _Static_assert(GP_INTERPOSE_HASH_SLOTS == 1 << (64 - 53), "shift of interpose_hash");
 
-static void interpose_remember(struct gp_interpose *ip, void *real, void *exported)
+static void interpose_remember(struct gp_interpose *ip, void *real, enum gp_cu_index index)
 {
 	size_t i = interpose_hash(real);
 
-	while (ip->by_address[i].real && ip->by_address[i].real != real)
+	while (ip->by_address[i].real)
 		i = (i + 1) % GP_INTERPOSE_HASH_SLOTS;
 	ip->by_address[i].real = real;
-	ip->by_address[i].exported = exported;
+	ip->by_address[i].index = index;
+}
+
+/* "cuMemAlloc" asks for cuMemAlloc or any cuMemAlloc_x. */
+static bool interpose_is_variant(const char *name, const char *symbol)
+{
+	size_t n = strlen(symbol);
+
+	return !strncmp(name, symbol, n) && (name[n] == '\0' || name[n] == '_');
 }
 
 void *gp_interpose_exported(enum gp_cu_index index)
@@ -82,14 +90,21 @@ void *gp_interpose_exported(enum gp_cu_index index)
 	return gp_interpose_entries[index];
 }
 
-void *gp_interpose_exported_for(const struct gp_interpose *ip, void *real)
+void *gp_interpose_exported_for(const struct gp_interpose *ip, void *real, const char *symbol)
 {
+	void *found = NULL;
+
 	for (size_t i = interpose_hash(real); ip->by_address[i].real;
 	     i = (i + 1) % GP_INTERPOSE_HASH_SLOTS) {
-		if (ip->by_address[i].real == real)
-			return ip->by_address[i].exported;
+		enum gp_cu_index index = ip->by_address[i].index;
+
+		if (ip->by_address[i].real != real)
+			continue;
+		if (interpose_is_variant(interpose_names[index], symbol))
+			return gp_interpose_entries[index];
+		found = found ? found : gp_interpose_entries[index];
 	}
-	return real;
+	return found ? found : real;
 }
 
 /* What the driver calls in place of ioctl. */
@@ -116,8 +131,7 @@ static void interpose_watch(struct gp_interpose *ip)
 	if (!ip->watch)
 		return;
 	if (gp_got_patch(ip->driver, "ioctl", (void *)interpose_ioctl, &err) < 0) {
-		gp_log(GP_LOG_WARN, "not-preemptible",
-		       "error=\"%s\" effect=\"this program runs, but cannot be frozen\"", err.msg);
+		gp_log(GP_LOG_DEBUG, "not-watched", "error=\"%s\"", err.msg);
 		gp_rm_watch_free(ip->watch);
 		ip->watch = NULL;
 	}
@@ -139,7 +153,7 @@ static void interpose_bind_driver(struct gp_interpose *ip)
 
 		gp_interpose_real[i] = real ? real : (void *)interpose_not_found;
 		if (real)
-			interpose_remember(ip, real, gp_interpose_entries[i]);
+			interpose_remember(ip, real, (enum gp_cu_index)i);
 	}
 }
 

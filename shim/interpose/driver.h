@@ -33,7 +33,8 @@ struct gp_interpose {
 	void *driver;		   /* NULL: none could be opened */
 	struct gp_rm_watch *watch; /* NULL: the driver's ioctls are not seen */
 	struct {
-		void *real, *exported;
+		void *real; /* NULL = empty */
+		enum gp_cu_index index;
 	} by_address[GP_INTERPOSE_HASH_SLOTS];
 };
 
@@ -71,7 +72,11 @@ void gp_interpose_wait(void);
 /* Our exported function of this index. */
 void *gp_interpose_exported(enum gp_cu_index index);
 
-/* Our exported function for a real one, or @real itself. */
-void *gp_interpose_exported_for(const struct gp_interpose *ip, void *real);
+/*
+ * Our exported function for a real one that was asked for by the name @symbol, or @real itself. Of
+ * several functions at one address (aliases, or bodies that the linker folded) the one of that
+ * name or a variant of it.
+ */
+void *gp_interpose_exported_for(const struct gp_interpose *ip, void *real, const char *symbol);
 
 #endif

@@ -37,7 +37,8 @@ static void entry_swap(CUresult r, const char *symbol, void **function, int vers
 	if (r != CUDA_SUCCESS || !function || !*function)
 		return;
 	resolver = entry_resolver(symbol, version);
-	*function = resolver ? resolver : gp_interpose_exported_for(&gp_shim.interpose, *function);
+	*function = resolver ? resolver
+			     : gp_interpose_exported_for(&gp_shim.interpose, *function, symbol);
 }
 
 GP_WRAP(cuGetProcAddress, const char *symbol, void **function, int version, cuuint64_t flags)

@@ -438,6 +438,7 @@ static void world_listen(void)
 	CHECK(strlen(w.socket) < sizeof(addr.sun_path));
 	strcpy(addr.sun_path, w.socket);
 	w.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(w.listener >= 0);
 	CHECK_EQ(bind(w.listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
 	CHECK_EQ(listen(w.listener, 8), 0);
 	setenv("GPUPRES_SOCKET", w.socket, 1);
@@ -904,7 +905,10 @@ static void test_shim_when_locked_then_exit_waits_for_unlock(void)
 
 static void test_shim_when_preloaded_then_the_same(void)
 {
-	setenv("LD_PRELOAD", getenv("TEST_SHIM"), 1);
+	const char *shim = getenv("TEST_SHIM");
+
+	CHECK(shim);
+	setenv("LD_PRELOAD", shim, 1);
 	test_shim_when_asked_about_pointers_then_answers_for_allocations();
 	test_shim_when_swapped_mid_kernel_then_goes_on_bit_exact();
 	unsetenv("LD_PRELOAD");
@@ -931,19 +935,25 @@ static void world_remove(void)
 		fprintf(stderr, "left behind: %s\n", w.dir);
 }
 
+static void set_path(const char *name, const char *build, const char *what)
+{
+	char path[1024];
+
+	snprintf(path, sizeof(path), "%s/lib/gpupres/%s/libcuda.so.1", build, what);
+	setenv(name, path, 1);
+}
+
 static void world_make(void)
 {
-	const char *build = getenv("GP_BUILD"), *tmp = getenv("TMPDIR");
+	const char *tmp = getenv("TMPDIR");
 	char path[512];
 
-	CHECK(build);
-	snprintf(path, sizeof(path), "%s/lib/gpupres/shim/libcuda.so.1", build);
-	setenv("TEST_SHIM", path, 1);
-	snprintf(path, sizeof(path), "%s/lib/gpupres/soft/libcuda.so.1", build);
-	if (!getenv("GPUPRES_DRIVER"))
-		setenv("GPUPRES_DRIVER", path, 1);
 	snprintf(w.dir, sizeof(w.dir), "%s/shim-XXXXXX", tmp ? tmp : "/tmp");
 	CHECK(mkdtemp(w.dir));
+	CHECK(getenv("GP_BUILD"));
+	snprintf(path, sizeof(path), "%s", getenv("GP_BUILD"));
+	set_path("TEST_SHIM", path, "shim");
+	set_path("GPUPRES_DRIVER", path, "soft");
 	snprintf(path, sizeof(path), "/dev/shm/gpupres-test-shim-%d", getpid());
 	CHECK_EQ(mkdir(path, 0700), 0);
 	setenv("GPUPRES_SOFT_DIR", path, 1);

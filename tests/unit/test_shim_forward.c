@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Forwarding and stream capture, in front of a fake driver ($GP_FAKE_CUDA). Each case is a process
+ * of its own, since a process binds its driver once. A thread plays a daemon that says welcome.
+ */
+#include "base/wire/wire.h"
+#include "tests/unit/check.h"
+#include "tests/unit/fake_cuda.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (1ull << 20)
+
+static void *shim;
+
+#define SHIM(name) ((__typeof__(&name))dlsym(shim, #name))
+
+static void open_shim(void)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/lib/gpupres/shim/libcuda.so.1", getenv("GP_BUILD"));
+	shim = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!shim)
+		fprintf(stderr, "%s\n", dlerror());
+	CHECK(shim);
+}
+
+static int (*fake_function(const char *name))(void)
+{
+	void *fake = dlopen(getenv("GPUPRES_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
+	int (*function)(void) = (int (*)(void))dlsym(fake, name);
+
+	CHECK(function);
+	return function;
+}
+
+static void test_forward_when_first_call_then_all_arguments_arrive(void)
+{
+	open_shim();
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(SHIM(cuLaunchKernel)((CUfunction)1, 2, 3, 4, 5, 6, 7, 8, (CUstream)9,
+					      (void **)10, (void **)11),
+			 CUDA_SUCCESS);
+}
+
+static void *first_call(void *arg)
+{
+	pthread_barrier_wait(arg);
+	CHECK_EQ(SHIM(cuLaunchKernel)((CUfunction)1, 2, 3, 4, 5, 6, 7, 8, (CUstream)9, (void **)10,
+				      (void **)11),
+		 CUDA_SUCCESS);
+	return NULL;
+}
+
+static void test_forward_when_threads_call_first_then_bound_once(void)
+{
+	pthread_barrier_t barrier;
+	pthread_t threads[8];
+
+	open_shim();
+	pthread_barrier_init(&barrier, NULL, 8);
+	for (int i = 0; i < 8; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, first_call, &barrier), 0);
+	for (int i = 0; i < 8; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static void test_forward_when_driver_lacks_it_then_not_found(void)
+{
+	open_shim();
+	CHECK_EQ(SHIM(cuDeviceGetCount)(&(int){ 0 }), CUDA_ERROR_NOT_FOUND);
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&(CUdeviceptr){ 0 }, 1), CUDA_ERROR_NOT_FOUND);
+}
+
+static void test_forward_when_no_driver_then_no_device(void)
+{
+	const char *text = NULL;
+
+	setenv("GPUPRES_DRIVER", "/nonexistent/libcuda.so.1", 1);
+	open_shim();
+	CHECK_EQ(SHIM(cuInit)(0), CUDA_ERROR_NO_DEVICE);
+	CHECK_EQ(SHIM(cuGetErrorString)(CUDA_ERROR_NO_DEVICE, &text), CUDA_SUCCESS);
+	CHECK_STR(text, "no CUDA-capable device is detected");
+}
+
+static void test_forward_when_driver_is_the_shim_then_no_device(void)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/lib/gpupres/shim/libcuda.so.1", getenv("GP_BUILD"));
+	setenv("GPUPRES_DRIVER", path, 1);
+	open_shim();
+	CHECK_EQ(SHIM(cuInit)(0), CUDA_ERROR_NO_DEVICE);
+}
+
+static void test_resolve_when_found_then_ours_of_that_name(void)
+{
+	CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+	__typeof__(&cuGetProcAddress_v2) resolve;
+	void *function = (void *)1;
+
+	open_shim();
+	resolve = SHIM(cuGetProcAddress_v2);
+	CHECK_EQ(resolve("cuProfilerStart", &function, 12000, 0, NULL), CUDA_SUCCESS);
+	CHECK_EQ(function, dlsym(shim, "cuProfilerStart"));
+	CHECK_EQ(resolve("cuStreamCreate", &function, 12000, 0, NULL), CUDA_SUCCESS);
+	CHECK_EQ(function, dlsym(shim, "cuStreamCreate"));
+	CHECK_EQ(resolve("cuGetProcAddress", &function, 12000, 0, NULL), CUDA_SUCCESS);
+	CHECK_EQ(function, dlsym(shim, "cuGetProcAddress_v2"));
+	CHECK_EQ(resolve("cuGetProcAddress", &function, 11030, 0, NULL), CUDA_SUCCESS);
+	CHECK_EQ(function, dlsym(shim, "cuGetProcAddress"));
+	CHECK_EQ(resolve("cuMemAlloc", &function, 1, 0, &status), CUDA_SUCCESS);
+	CHECK_EQ(function, NULL);
+	CHECK_EQ(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+	CHECK_EQ(resolve("cuNothing", &function, 12000, 0, NULL), CUDA_ERROR_NOT_FOUND);
+}
+
+/* Welcomes one process and reads what it says until it goes. */
+static void *play_daemon(void *arg)
+{
+	int sock = accept(*(const int *)arg, NULL, NULL);
+	struct gp_wire_msg m;
+	struct gp_err err;
+
+	CHECK_EQ(gp_wire_recv(sock, &m, NULL, 0, NULL, 20000, &err), 0);
+	CHECK_EQ(m.header.type, GP_WIRE_HELLO);
+	gp_wire_init(&m, GP_WIRE_WELCOME);
+	m.welcome.version = GP_WIRE_VERSION;
+	CHECK_EQ(gp_wire_send(sock, &m, NULL, 0, &err), 0);
+	while (gp_wire_recv(sock, &m, NULL, 0, NULL, 20000, &err) == 0)
+		;
+	return NULL;
+}
+
+static struct sockaddr_un addr = { .sun_family = AF_UNIX };
+static int listener;
+
+static void start_daemon(void)
+{
+	pthread_t thread;
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "/dev/shm/gp-test-forward-%d", getpid());
+	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(listener >= 0);
+	CHECK_EQ(bind(listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	CHECK_EQ(listen(listener, 1), 0);
+	setenv("GPUPRES_SOCKET", addr.sun_path, 1);
+	CHECK_EQ(pthread_create(&thread, NULL, play_daemon, &listener), 0);
+}
+
+static void test_free_when_stream_is_captured_then_deferred(void)
+{
+	int (*synchronised)(void), (*mapped)(void);
+	CUdeviceptr captured, other;
+	CUcontext context;
+	CUgraph graph;
+
+	start_daemon();
+	open_shim();
+	CHECK_EQ(SHIM(cuInit)(0), CUDA_SUCCESS);
+	CHECK_EQ(unlink(addr.sun_path), 0);
+	synchronised = fake_function("fake_n_synchronised");
+	mapped = fake_function("fake_n_mapped");
+	CHECK_EQ(SHIM(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&captured, 2 * MIB), CUDA_SUCCESS);
+	CHECK_EQ(mapped(), 1);
+	CHECK_EQ(SHIM(cuStreamBeginCapture_v2)((CUstream)5, CU_STREAM_CAPTURE_MODE_GLOBAL),
+		 CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemFree_v2)(captured), CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemFree_v2)(captured), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(synchronised(), 0); /* it would have ended the capture */
+	CHECK_EQ(mapped(), 1);
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&other, 2 * MIB), CUDA_SUCCESS);
+	CHECK_EQ(mapped(), 2);
+	CHECK_EQ(SHIM(cuStreamEndCapture)((CUstream)5, &graph), CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemFree_v2)(other), CUDA_SUCCESS);
+	CHECK_EQ(synchronised(), 2);
+	CHECK_EQ(mapped(), 0);
+}
+
+static void in_a_process(void (*test)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		test();
+		exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status));
+	CHECK_EQ(WEXITSTATUS(status), 0);
+}
+
+int main(void)
+{
+	const char *fake = getenv("GP_FAKE_CUDA");
+
+	CHECK(fake);
+	setenv("GPUPRES_DRIVER", fake, 1);
+	setenv("GPUPRES_SOCKET", "/nonexistent/shim.sock", 1);
+	in_a_process(test_forward_when_first_call_then_all_arguments_arrive);
+	in_a_process(test_forward_when_threads_call_first_then_bound_once);
+	in_a_process(test_forward_when_driver_lacks_it_then_not_found);
+	in_a_process(test_forward_when_no_driver_then_no_device);
+	in_a_process(test_forward_when_driver_is_the_shim_then_no_device);
+	in_a_process(test_resolve_when_found_then_ours_of_that_name);
+	in_a_process(test_free_when_stream_is_captured_then_deferred);
+	return 0;
+}
