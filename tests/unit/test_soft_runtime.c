@@ -32,13 +32,15 @@ RT_FUNCTIONS(X)
 
 static void open_runtime(void)
 {
-	const char *driver = getenv("GP_SOFT_CUDA"), *path = getenv("GP_SOFT_CUDART");
+	const char *build = getenv("GP_BUILD");
+	char path[4096];
 	void *handle;
 
-	/* A libcuda.so.1 that is in the process already is the one to use, wherever it came from.
-	 */
-	CHECK(dlopen(driver ? driver : GP_SOFT_CUDA, RTLD_NOW | RTLD_LOCAL));
-	handle = dlopen(path ? path : GP_SOFT_CUDART, RTLD_NOW | RTLD_LOCAL);
+	/* A libcuda.so.1 that is in the process already is the one to use, from wherever it is. */
+	snprintf(path, sizeof(path), "%s/lib/gpupres/soft/libcuda.so.1", build);
+	CHECK(dlopen(path, RTLD_NOW | RTLD_LOCAL));
+	snprintf(path, sizeof(path), "%s/lib/gpupres/soft-runtime/libcudart.so.13", build);
+	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
 		fprintf(stderr, "%s\n", dlerror());
 	CHECK(handle);
