@@ -41,7 +41,8 @@ void gp_exec_scratch_free(struct gp_exec_scratch *scratch);
  *
  * Illegal addresses are found by SIGSEGV and SIGBUS: the first call in a process installs handlers,
  * which pass on what is not theirs, and the first call with a scratch unblocks both signals in the
- * calling thread. An address that is mapped is legal, whoever mapped it; .shared ones are checked.
+ * calling thread. An address that is mapped is legal, whoever mapped it; .shared ones are checked,
+ * but not where the program made them generic.
  * While @park runs, faults are not the interpreter's. @err must be given and stay valid meanwhile.
  * f32 and f64 arithmetic is IEEE exact; .approx functions are the C library's.
  */

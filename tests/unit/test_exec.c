@@ -666,7 +666,9 @@ static void test_address_when_illegal_then_efault_and_reusable(struct fixture *f
 	CHECK_EQ(fixture_try(fx, &args, 1, 1, 32, 1, 0), -EFAULT);
 	ARG(shared, int *, out);
 	ARG(shared, int, 100000);
-	CHECK_EQ(fixture_try(fx, &shared, 1, 1, 32, 1, 0), -EFAULT);
+	/* -O0 makes the address generic, and then only unmapped memory is illegal. */
+	if (is_fused)
+		CHECK_EQ(fixture_try(fx, &shared, 1, 1, 32, 1, 0), -EFAULT);
 	test_saxpy_when_run_then_exact(fx);
 }
 

@@ -32,7 +32,8 @@ static inline const uint64_t *ops_shared(struct gp_exec_warp *w, const struct gp
 {
 	SRC(uint32_t, a);
 	uint64_t base = (uint64_t)(uintptr_t)w->shared;
-	uint64_t limit = w->shared_bytes < size ? 0 : w->shared_bytes - size + 1;
+	/* 32 bits, as the offsets: narrow compares are cheap on every level. */
+	uint32_t limit = w->shared_bytes < size ? 0 : (uint32_t)(w->shared_bytes - size + 1);
 	uint32_t imm = (uint32_t)in->imm, bad = 0;
 
 	for (int l = 0; l < GP_EXEC_LANES; l++) {
