@@ -25,7 +25,8 @@
 #define GP_EXEC_D(X, n)	 X(n##_u32) X(n##_u64)
 #define GP_EXEC_DS(X, n) GP_EXEC_D(X, n) X(n##_s32) X(n##_s64)
 #define GP_EXEC_F(X, n)	 X(n##_f32) X(n##_z32) X(n##_f64)
-/* clang-format off: it does not know lists of macro calls. */
+/* Lists of macro calls, which the formatter does not know. */
+/* clang-format off */
 /* Memory or source type by register width. */
 #define GP_EXEC_MR(X, n)                                                                           \
 	X(n##_u8_16)                                                                               \
@@ -180,25 +181,19 @@ enum gp_exec_redux {
 	GP_EXEC_REDUX_XOR
 };
 
-#define GP_EXEC_SREGS(X)                                                                           \
-	X(TID_X, "%tid.x")                                                                         \
-	X(TID_Y, "%tid.y") X(TID_Z, "%tid.z") X(NTID_X, "%ntid.x") X(NTID_Y, "%ntid.y") X(         \
-		NTID_Z, "%ntid.z") X(CTAID_X, "%ctaid.x") X(CTAID_Y, "%ctaid.y")                   \
-		X(CTAID_Z, "%ctaid.z") X(NCTAID_X, "%nctaid.x") X(NCTAID_Y, "%nctaid.y") X(        \
-			NCTAID_Z, "%nctaid.z") X(LANEID, "%laneid") X(WARPID, "%warpid")           \
-			X(NWARPID, "%nwarpid") X(SMID, "%smid") X(NSMID, "%nsmid") X(              \
-				LANEMASK_EQ, "%lanemask_eq") X(LANEMASK_LE, "%lanemask_le")        \
-				X(LANEMASK_LT, "%lanemask_lt") X(LANEMASK_GE, "%lanemask_ge") X(   \
-					LANEMASK_GT, "%lanemask_gt") X(CLOCK, "%clock")            \
-					X(CLOCK_HI, "%clock_hi") X(CLOCK64, "%clock64") X(         \
-						GLOBALTIMER, "%globaltimer") X(GLOBALTIMER_LO,     \
-									       "%globaltimer_lo")  \
-						X(GLOBALTIMER_HI, "%globaltimer_hi") X(GRIDID,     \
-										       "%gridid")  \
-							X(DYNAMIC_SMEM, "%dynamic_smem_size") X(   \
-								TOTAL_SMEM, "%total_smem_size")    \
-								X(ENVREG1, "%envreg1")             \
-									X(ENVREG2, "%envreg2")
+#define GP_EXEC_SREGS(X) \
+	X(TID_X, "%tid.x") X(TID_Y, "%tid.y") X(TID_Z, "%tid.z") X(NTID_X, "%ntid.x") \
+	X(NTID_Y, "%ntid.y") X(NTID_Z, "%ntid.z") X(CTAID_X, "%ctaid.x") \
+	X(CTAID_Y, "%ctaid.y") X(CTAID_Z, "%ctaid.z") X(NCTAID_X, "%nctaid.x") \
+	X(NCTAID_Y, "%nctaid.y") X(NCTAID_Z, "%nctaid.z") X(LANEID, "%laneid") \
+	X(WARPID, "%warpid") X(NWARPID, "%nwarpid") X(SMID, "%smid") X(NSMID, "%nsmid") \
+	X(LANEMASK_EQ, "%lanemask_eq") X(LANEMASK_LE, "%lanemask_le") \
+	X(LANEMASK_LT, "%lanemask_lt") X(LANEMASK_GE, "%lanemask_ge") \
+	X(LANEMASK_GT, "%lanemask_gt") X(CLOCK, "%clock") X(CLOCK_HI, "%clock_hi") \
+	X(CLOCK64, "%clock64") X(GLOBALTIMER, "%globaltimer") \
+	X(GLOBALTIMER_LO, "%globaltimer_lo") X(GLOBALTIMER_HI, "%globaltimer_hi") \
+	X(GRIDID, "%gridid") X(DYNAMIC_SMEM, "%dynamic_smem_size") \
+	X(TOTAL_SMEM, "%total_smem_size") X(ENVREG1, "%envreg1") X(ENVREG2, "%envreg2")
 /* clang-format on */
 #define GP_EXEC_SREG_ENUM(id, name) GP_EXEC_SREG_##id,
 enum gp_exec_sreg { GP_EXEC_SREGS(GP_EXEC_SREG_ENUM) GP_EXEC_N_SREGS };
