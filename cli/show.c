@@ -72,7 +72,7 @@ static int show_table_print(const struct show_table *t, FILE *out)
 {
 	size_t widths[MAX_COLUMNS] = { 0 };
 
-	if (t->failed)
+	if (t->failed || !t->n_columns)
 		return -ENOMEM;
 	for (size_t i = 0; i < t->n_cells; i++) {
 		size_t w = show_width(t->cells[i]) - (i < t->n_columns && t->cells[i][0] == '>');

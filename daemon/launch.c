@@ -72,6 +72,12 @@ struct launch_env {
 	char visible[64];
 };
 
+static void launch_env_fini(struct launch_env *env)
+{
+	free(env->vars);
+	free(env->library_path);
+}
+
 /*
  * The shim comes first in LD_LIBRARY_PATH, so that whatever opens libcuda.so.1 by name gets it; the
  * software device adds its own runtime library. The program's own folders follow.
@@ -139,9 +145,7 @@ int gp_launch_supervisor(struct gp_job *job, pid_t *ret_pid, int *ret_pidfd, str
 	char program[PATH_MAX + 64], id[32], control[PATH_MAX + 32], log[PATH_MAX],
 		status[PATH_MAX];
 	gp_auto_free char **argv = NULL;
-	gp_auto_free char **vars = NULL;
-	gp_auto_free char *library_path = NULL;
-	struct launch_env env = { 0 };
+	__attribute__((cleanup(launch_env_fini))) struct launch_env env = { 0 };
 	const char *s = job->blob, *first_env;
 	size_t n = 0;
 	int r;
@@ -165,9 +169,7 @@ int gp_launch_supervisor(struct gp_job *job, pid_t *ret_pid, int *ret_pidfd, str
 		s = launch_next(s);
 	argv[10] = (char *)(uintptr_t)s; /* the working directory is the last string */
 	r = launch_environment(job, first_env, &env, err);
-	vars = env.vars;
-	library_path = env.library_path;
-	return r < 0 ? r : gp_launch(argv, vars, ret_pid, ret_pidfd, err);
+	return r < 0 ? r : gp_launch(argv, env.vars, ret_pid, ret_pidfd, err);
 }
 
 int gp_launch_mover(struct gp_device *device, pid_t *ret_pid, int *ret_pidfd, struct gp_err *err)

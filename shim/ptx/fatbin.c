@@ -142,7 +142,7 @@ static int fatbin_extract(const struct fatbin_entry *entry, char **ret_text, siz
 static int fatbin_search(const uint8_t *image, uint64_t avail, unsigned int sm, char **ret_text,
 			 size_t *ret_len, struct gp_err *err)
 {
-	struct fatbin_entry entry, best = { 0 };
+	struct fatbin_entry entry = { 0 }, best = { 0 };
 	uint64_t header, bytes;
 	unsigned int n_entries = 0, lowest = UINT_MAX;
 	const uint8_t *at;

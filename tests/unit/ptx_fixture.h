@@ -35,14 +35,15 @@ static inline char *fixture_read(const char *name, size_t *ret_len)
 		perror(path);
 		exit(1);
 	}
-	fseek(f, 0, SEEK_END);
+	CHECK_EQ(fseek(f, 0, SEEK_END), 0);
 	len = ftell(f);
-	rewind(f);
+	CHECK(len > 0);
+	CHECK_EQ(fseek(f, 0, SEEK_SET), 0);
 	text = malloc((size_t)len + 1);
 	CHECK(text && fread(text, 1, (size_t)len, f) == (size_t)len);
 	text[len] = '\0';
 	fclose(f);
-	*ret_len = (size_t)len;
+	*ret_len = (size_t)len; /* at least 1 */
 	return text;
 }
 

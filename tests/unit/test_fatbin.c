@@ -84,6 +84,7 @@ static void test_fatbin_when_damaged_then_survives(void)
 		size_t len;
 		char *image = fixture_read(names[i], &len);
 
+		CHECK(len > 0);
 		for (size_t cut = 0; cut < len; cut += 7)
 			try_copy(image, cut);
 		for (int k = 0; k < 3000; k++) {

