@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every test program is preempted with its memory at five random moments, twice in a row, and
 must print what it prints undisturbed. At least three of the five must interrupt a kernel."""
+import json
 import os
 import random
 import re
@@ -34,17 +35,25 @@ def undisturbed(daemon, name):
     return result, started - begin, time.monotonic() - started
 
 
+class Ended(Exception):
+    """The job was faster than the undisturbed run let expect."""
+
+
 def preempted(daemon, name, seconds, rng):
-    """Splits the undisturbed run time in five slots and preempts at a random moment of each."""
+    """Splits a time in five slots and preempts at a random moment of each."""
     ident = daemon.program(name)
     daemon.wait_memory(ident)
     ran, mid = 0.0, 0
     moments = []
     for i in range(N_PREEMPTIONS):
-        moment = seconds * 0.85 * (i + rng.random()) / N_PREEMPTIONS
+        moment = seconds * (i + rng.random()) / N_PREEMPTIONS
         time.sleep(max(0.0, moment - ran))  # the moment is the stimulus, nothing is awaited
         ran = max(moment, ran)
-        report = daemon.json("preempt", str(ident))
+        r = daemon.ctl("--json", "preempt", str(ident), check_code=False)
+        if r.returncode and daemon.job(ident)["state"] == "done":
+            raise Ended
+        check(r.returncode == 0, r.stderr)
+        report = json.loads(r.stdout)
         check(report["state"] == "swapped", "state %s" % report["state"])
         check(report["report"]["total_bytes"] > 0, "nothing was saved")
         check(daemon.job(ident)["device_bytes"] == 0, "memory left on the device")
@@ -59,8 +68,16 @@ def preempt_program(name):
     with Daemon() as daemon:
         daemon.note_free()
         expected, _, seconds = undisturbed(daemon, name)
-        for turn in range(2):
-            got, mid, moments = preempted(daemon, name, seconds, rng)
+        for _ in range(2):
+            # On a busy machine runs differ in length: spread over less of it if need be.
+            for share in (0.85, 0.5, 0.3, 0.15):
+                try:
+                    got, mid, moments = preempted(daemon, name, seconds * share, rng)
+                    break
+                except Ended:
+                    continue
+            else:
+                raise harness.Failed("%s always ended before its fifth preemption" % name)
             print("     %s: %.2f s, preempted at %s (* in a kernel)" %
                   (name, seconds, " ".join(moments)), flush=True)
             check(got == expected, "%s: %s after preemption, %s without (seed %d)" %

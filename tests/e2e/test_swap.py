@@ -4,7 +4,7 @@ import harness
 from harness import Daemon, MIB, check, wait_until
 
 
-def running_fill(d, mb, rounds=60):
+def running_fill(d, mb, rounds=25):
     ident = d.program("fill", "--mb", str(mb), "--rounds", str(rounds))
     d.wait_memory(ident, mb * MIB)
     wait_until(lambda: "running" in d.logs(ident), "the long kernel")
