@@ -91,7 +91,7 @@ static uint64_t check(const uint32_t *words, uint64_t n, uint64_t n_ext, uint64_
 
 int main(int argc, char **argv)
 {
-	uint64_t mb = 32, rounds = 16;
+	uint64_t mb = 32, rounds = 8;
 	const struct option_def defs[] = {
 		{ "mb", &mb, 1, 1 << 20, "device memory in MiB" },
 		{ "rounds", &rounds, 1, 1u << 30, "passes over the memory" },

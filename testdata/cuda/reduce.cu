@@ -86,7 +86,7 @@ static uint64_t round_scale(uint64_t round)
 
 int main(int argc, char **argv)
 {
-	uint64_t mb = 64, rounds = 80;
+	uint64_t mb = 64, rounds = 50;
 	const struct option_def defs[] = {
 		{ "mb", &mb, 1, 1 << 20, "device memory in MiB" },
 		{ "rounds", &rounds, 1, 1 << 24, "reductions" },

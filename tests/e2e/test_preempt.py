@@ -12,6 +12,7 @@ from harness import Daemon, check
 
 N_PREEMPTIONS = 5
 MIN_MID_KERNEL = 3
+N_TURNS = int(os.environ.get("GP_TURNS", "2"))
 SEED = int(os.environ.get("GP_SEED", "0")) or int(time.time())
 PROGRAMS = ["vecadd", "matmul", "reduce", "histogram", "nbody", "mandelbrot", "blackscholes", "mlp",
             "streams"]
@@ -68,7 +69,7 @@ def preempt_program(name):
     with Daemon() as daemon:
         daemon.note_free()
         expected, _, seconds = undisturbed(daemon, name)
-        for _ in range(2):
+        for _ in range(N_TURNS):
             # On a busy machine runs differ in length: spread over less of it if need be.
             for share in (0.85, 0.5, 0.3, 0.15):
                 try:
