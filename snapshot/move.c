@@ -610,6 +610,6 @@ int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_ms
 void gp_move_discard(struct gp_move *m)
 {
 	if (m->unread)
-		gp_link_discard(m->proc->link);
+		gp_link_discard(m->proc->link, m->request->header.epoch);
 	m->unread = false;
 }

@@ -317,8 +317,8 @@ static void destroy_all(void)
 		destroy(&extents[i]);
 }
 
-/* One EXTENTS message; waits for its acknowledgement. */
-static void send_extents(uint32_t first, uint32_t n, bool last)
+/* One EXTENTS message. */
+static void post_extents(uint32_t first, uint32_t n, bool last)
 {
 	struct gp_wire_msg m;
 	int fds[N_ALL];
@@ -337,9 +337,22 @@ static void send_extents(uint32_t first, uint32_t n, bool last)
 	CHECK_EQ(gp_wire_send(mover.link, &m, fds, n, NULL), 0);
 	for (uint32_t i = 0; i < n; i++)
 		close(fds[i]);
+}
+
+static void expect_ack(uint32_t n)
+{
+	struct gp_wire_msg m;
+
 	receive(mover.link, &m);
 	CHECK_EQ(m.header.type, GP_WIRE_EXTENTS_ACK);
+	CHECK_EQ(m.header.epoch, mover.epoch);
 	CHECK_EQ(m.extents_ack.n, n);
+}
+
+static void send_extents(uint32_t first, uint32_t n, bool last)
+{
+	post_extents(first, n, last);
+	expect_ack(n);
 }
 
 /* Reads SAVED until another message comes, and returns that. */
@@ -614,6 +627,30 @@ static void test_save_when_it_failed_early_then_the_rest_is_let_go(void)
 	stop_mover();
 }
 
+/* The shim is asked to recreate while it still exports: what it sends for that is not discarded. */
+static void test_save_when_it_failed_early_then_the_load_gets_its_extents(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("2M", "0");
+	create_all();
+	request(GP_WIRE_SAVE);
+	send_extents(0, 2, false);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+	CHECK(extents[0].saved);
+	memset(chunk_of(&extents[0], 0), 0x5a, extents[0].bytes);
+	send_extents(2, 1, false);
+	mover.epoch++;
+	post_extents(0, 1, true);
+	request(GP_WIRE_LOAD);
+	expect_ack(1);
+	expect(&m, GP_WIRE_LOAD_DONE);
+	CHECK(intact(&extents[0]));
+	destroy_all();
+	stop_mover();
+}
+
 static void test_save_when_an_extent_comes_twice_then_refused(void)
 {
 	struct gp_wire_msg m;
@@ -861,6 +898,7 @@ int main(void)
 	test_load_when_disk_rots_then_error_names_extent_and_chunk();
 	test_load_when_disk_fails_then_error_names_the_folder();
 	test_save_when_it_failed_early_then_the_rest_is_let_go();
+	test_save_when_it_failed_early_then_the_load_gets_its_extents();
 	test_save_when_an_extent_comes_twice_then_refused();
 	test_move_when_process_dies_then_error_and_everything_let_go();
 	test_unlink_when_move_waits_then_move_ends_at_once();
