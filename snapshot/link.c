@@ -138,6 +138,8 @@ int gp_link_receive(int link, const struct gp_driver *driver, uint64_t epoch,
 		link_close_fds(fds, n_fds);
 		r = gp_err_set(err, -EBADMSG, "%u extents came with %zu descriptors", m.extents.n,
 			       n_fds);
+	} else if (m.extents.n == 0 && !m.extents.last) {
+		r = gp_err_set(err, -EBADMSG, "a batch came without extents");
 	} else {
 		r = link_import(driver, &m.extents, fds, batch, err);
 	}
