@@ -28,6 +28,7 @@
 #define N_EXTENTS  5  /* of several sizes */
 #define N_SMALL	   40 /* of one chunk, behind them: more than the mover has slots */
 #define N_ALL	   (N_EXTENTS + N_SMALL)
+#define N_REPEATS  100
 
 extern char **environ;
 
@@ -651,6 +652,120 @@ static void test_save_when_it_failed_early_then_the_load_gets_its_extents(void)
 	stop_mover();
 }
 
+static unsigned count_fds(void)
+{
+	struct dirent *entry;
+	char path[64];
+	unsigned n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", mover.pid);
+	dir = opendir(path);
+	CHECK(dir);
+	while ((entry = readdir(dir)))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* What is wrong with a batch of one extent of 4 chunks. */
+enum garbage {
+	GARBAGE_TOO_LARGE, /* more than the memory behind the descriptor */
+	GARBAGE_HUGE,	   /* more than the device */
+	GARBAGE_ODD,
+	GARBAGE_ZERO,
+	GARBAGE_ID,	  /* does not fit into 32 bits */
+	GARBAGE_NO_MEMORY, /* the descriptor is of something else */
+	GARBAGE_NO_FD,
+	GARBAGE_EMPTY,
+	GARBAGE_MAX_,
+};
+
+static void send_garbage(enum garbage what)
+{
+	struct gp_wire_extent e = { 1, extents[1].bytes, extents[1].at };
+	struct gp_wire_msg m;
+	int fd;
+
+	init_request(&m, GP_WIRE_EXTENTS);
+	m.extents.n = what != GARBAGE_EMPTY;
+	m.extents.last = what != GARBAGE_EMPTY;
+	if (what == GARBAGE_NO_MEMORY)
+		fd = open(folder, O_RDONLY | O_CLOEXEC);
+	else
+		CHECK_EQ(dev.export_handle(&fd, extents[1].handle,
+					   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+			 CUDA_SUCCESS);
+	e.bytes += what == GARBAGE_TOO_LARGE ? GP_CHUNK_BYTES : 0;
+	e.bytes += what == GARBAGE_ODD ? 4096 : 0;
+	e.bytes = what == GARBAGE_ZERO ? 0 : what == GARBAGE_HUGE ? 1ull << 62 : e.bytes;
+	e.id += what == GARBAGE_ID ? 1ull << 32 : 0;
+	m.extents.entries[0] = e;
+	CHECK_EQ(gp_wire_send(mover.link, &m, &fd, what < GARBAGE_NO_FD, NULL), 0);
+	close(fd);
+	expect_ack(m.extents.n);
+}
+
+static void test_save_when_shim_sends_garbage_then_refused_and_nothing_kept(void)
+{
+	struct gp_wire_meminfo before;
+	struct gp_wire_msg m;
+	unsigned n_fds;
+
+	start_mover("64M", "0");
+	before = meminfo();
+	create_all();
+	n_fds = count_fds();
+	for (int i = 0; i < GARBAGE_MAX_; i++) {
+		request(GP_WIRE_SAVE);
+		send_garbage((enum garbage)i);
+		collect_saved(&m);
+		CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+		CHECK_EQ(m.error.code, i == GARBAGE_TOO_LARGE || i == GARBAGE_NO_MEMORY ? -EIO :
+										  -EBADMSG);
+		mover.epoch++;
+	}
+	save_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	CHECK_EQ(count_fds(), n_fds);
+	destroy_all();
+	CHECK_EQ(meminfo().free_bytes, before.free_bytes);
+	stop_mover();
+}
+
+static void test_move_when_repeated_then_no_descriptor_and_no_memory_is_lost(void)
+{
+	struct gp_wire_meminfo before;
+	struct gp_wire_msg m;
+	unsigned n_fds = 0;
+
+	start_mover("4M", "8M"); /* extents 0 and 3: 2 chunks that are not zero */
+	before = meminfo();
+	create_all();
+	for (int i = 0; i < N_REPEATS; i++) {
+		fill(&extents[0], (uint32_t)i);
+		request(GP_WIRE_SAVE);
+		send_extents(0, 1, false);
+		send_extents(3, 1, true);
+		collect_saved(&m);
+		CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+		memset(chunk_of(&extents[0], 0), 0x5a, extents[0].bytes);
+		request(GP_WIRE_LOAD);
+		send_extents(0, 1, true);
+		expect(&m, GP_WIRE_LOAD_DONE);
+		CHECK(intact(&extents[0]));
+		if (i % 3 == 0)
+			drop();
+		n_fds = n_fds ? n_fds : count_fds();
+	}
+	CHECK_EQ(count_fds(), n_fds);
+	drop();
+	CHECK_EQ(meminfo().arena_used_bytes + meminfo().swap_used_bytes, 0);
+	destroy_all();
+	CHECK_EQ(meminfo().free_bytes, before.free_bytes);
+	stop_mover();
+}
+
 static void test_save_when_an_extent_comes_twice_then_refused(void)
 {
 	struct gp_wire_msg m;
@@ -797,6 +912,22 @@ static void test_freeze_when_move_is_under_way_then_answered_and_effective(void)
 	stop_mover();
 }
 
+/* Another mover may have frozen the process: an answer without effect would leave it so for good. */
+static void test_thaw_when_table_is_missing_then_refused_until_it_comes(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("64M", "0");
+	send_switch(GP_WIRE_THAW);
+	expect(&m, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -EAGAIN);
+	send_channels(6, true);
+	send_switch(GP_WIRE_THAW);
+	expect(&m, GP_WIRE_THAWED);
+	CHECK(m.thawed.n_channels > 0);
+	stop_mover();
+}
+
 static void test_freeze_when_table_is_missing_or_incomplete_then_refused(void)
 {
 	struct gp_wire_msg m;
@@ -900,12 +1031,15 @@ int main(void)
 	test_save_when_it_failed_early_then_the_rest_is_let_go();
 	test_save_when_it_failed_early_then_the_load_gets_its_extents();
 	test_save_when_an_extent_comes_twice_then_refused();
+	test_save_when_shim_sends_garbage_then_refused_and_nothing_kept();
+	test_move_when_repeated_then_no_descriptor_and_no_memory_is_lost();
 	test_move_when_process_dies_then_error_and_everything_let_go();
 	test_unlink_when_move_waits_then_move_ends_at_once();
 	test_save_when_shim_cannot_export_then_its_error();
 	test_save_when_link_holds_stale_extents_then_skipped();
 	test_freeze_when_move_is_under_way_then_answered_and_effective();
 	test_freeze_when_table_is_missing_or_incomplete_then_refused();
+	test_thaw_when_table_is_missing_then_refused_until_it_comes();
 	test_freeze_when_driver_refuses_once_then_retried();
 	test_mover_when_terminated_then_exits_0();
 	test_mover_when_swap_folder_is_missing_then_exits_1();
