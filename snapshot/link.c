@@ -91,10 +91,12 @@ static int link_next(int link, uint64_t epoch, uint64_t deadline_ns, struct gp_w
 	for (;;) {
 		int ms = link_ms_until(deadline_ns);
 
-		if (ms == 0) /* also when there is always one more */
-			return gp_err_set(err, -ETIMEDOUT,
-					  "link to the process: it takes too long to hand over its "
-					  "memory");
+		if (ms == 0) { /* also when there is always one more */
+			gp_err_set(err, -ETIMEDOUT,
+				   "link to the process: it takes too long to hand over its "
+				   "memory");
+			return -ETIMEDOUT;
+		}
 		r = gp_wire_recv(link, m, fds, GP_WIRE_MAX_FDS, n_fds, ms, err);
 		if (r < 0)
 			return gp_err_prepend(err, "link to the process");

@@ -128,8 +128,8 @@ static int mover_switch(struct gp_mover *m, const struct gp_wire_msg *request, s
 			return gp_err_set(err, -ESRCH, "process %u is not known", list->procs[i]);
 		/* Frozen by a mover before this one: thawing nothing would pass for a thaw. */
 		if (proc && !freeze && !proc->channels.known)
-			return gp_err_set(err, -EAGAIN,
-					  "process %u has not told its channels yet", proc->id);
+			return gp_err_set(err, -EAGAIN, "process %u has not told its channels yet",
+					  proc->id);
 		if (proc)
 			tables[n++] = &proc->channels;
 	}
@@ -444,8 +444,7 @@ static int mover_init_store(struct gp_mover *m, struct gp_err *err)
 	       m->arena.bytes, (double)(faulted - start) / 1e6,
 	       (double)(gp_now_ns() - faulted) / 1e6,
 	       (unsigned long long)gp_swapfile_max_bytes(m->swapfile),
-	       o->swap_dir ? o->swap_dir : "",
-	       gp_swapfile_method(m->swapfile));
+	       o->swap_dir ? o->swap_dir : "", gp_swapfile_method(m->swapfile));
 	return 0;
 }
 
