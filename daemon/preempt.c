@@ -233,6 +233,8 @@ static void preempt_end_save(struct gp_job *job)
 			proc->step = GP_STEP_LOCKED;
 	}
 	if (job->op_code) {
+		/* What a shim has yet to export for the failed save is not taken for this load. */
+		job->epoch++;
 		preempt_begin_load(job, job->op_error);
 		return;
 	}

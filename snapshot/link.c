@@ -75,14 +75,29 @@ static int link_import(const struct gp_driver *driver, const struct gp_wire_exte
 	return r;
 }
 
+static int link_ms_until(uint64_t deadline_ns)
+{
+	uint64_t now = gp_now_ns();
+
+	return now < deadline_ns ? (int)((deadline_ns - now) / GP_NS_PER_MS) + 1 : 0;
+}
+
 /* The next EXTENTS message of @epoch with its fds; stale ones are acknowledged and let go. */
-static int link_next(int link, uint64_t epoch, struct gp_wire_msg *m, int *fds, size_t *n_fds,
-		     struct gp_err *err)
+static int link_next(int link, uint64_t epoch, uint64_t deadline_ns, struct gp_wire_msg *m,
+		     int *fds, size_t *n_fds, struct gp_err *err)
 {
 	int r;
 
 	for (;;) {
-		r = gp_wire_recv(link, m, fds, GP_WIRE_MAX_FDS, n_fds, GP_LINK_TIMEOUT_MS, err);
+		int ms = link_ms_until(deadline_ns);
+
+		if (ms == 0) { /* also when there is always one more */
+			gp_err_set(err, -ETIMEDOUT,
+				   "link to the process: it takes too long to hand over its "
+				   "memory");
+			return -ETIMEDOUT;
+		}
+		r = gp_wire_recv(link, m, fds, GP_WIRE_MAX_FDS, n_fds, ms, err);
 		if (r < 0)
 			return gp_err_prepend(err, "link to the process");
 		if (m->header.type != GP_WIRE_EXTENTS) {
@@ -103,6 +118,7 @@ static int link_next(int link, uint64_t epoch, struct gp_wire_msg *m, int *fds, 
 int gp_link_receive(int link, const struct gp_driver *driver, uint64_t epoch,
 		    struct gp_link_batch *batch, struct gp_err *err)
 {
+	uint64_t start = gp_now_ns(), patience_ns = GP_LINK_PATIENCE_NS - batch->waited_ns;
 	int fds[GP_WIRE_MAX_FDS];
 	struct gp_wire_msg m;
 	struct gp_err why = { 0 };
@@ -111,7 +127,12 @@ int gp_link_receive(int link, const struct gp_driver *driver, uint64_t epoch,
 
 	batch->n = batch->next = 0;
 	batch->last = true;
-	r = link_next(link, epoch, &m, fds, &n_fds, err);
+	if (patience_ns > GP_LINK_TIMEOUT_MS * GP_NS_PER_MS)
+		patience_ns = GP_LINK_TIMEOUT_MS * GP_NS_PER_MS;
+	r = link_next(link, epoch, start + patience_ns, &m, fds, &n_fds, err);
+	batch->waited_ns += gp_now_ns() - start;
+	if (batch->waited_ns > GP_LINK_PATIENCE_NS)
+		batch->waited_ns = GP_LINK_PATIENCE_NS;
 	if (r < 0)
 		return r;
 	batch->last = m.extents.last;
@@ -119,6 +140,8 @@ int gp_link_receive(int link, const struct gp_driver *driver, uint64_t epoch,
 		link_close_fds(fds, n_fds);
 		r = gp_err_set(err, -EBADMSG, "%u extents came with %zu descriptors", m.extents.n,
 			       n_fds);
+	} else if (m.extents.n == 0 && !m.extents.last) {
+		r = gp_err_set(err, -EBADMSG, "a batch came without extents");
 	} else {
 		r = link_import(driver, &m.extents, fds, batch, err);
 	}
@@ -142,14 +165,27 @@ void gp_link_batch_drop(const struct gp_driver *driver, struct gp_link_batch *ba
 		driver->cuMemRelease(batch->extents[batch->next].handle);
 }
 
-void gp_link_discard(int link)
+/* Waits for a message and looks at it without taking it. */
+static bool link_next_is_later(int link, uint64_t epoch, uint64_t deadline_ns)
 {
+	struct pollfd p = { .fd = link, .events = POLLIN };
+	struct gp_wire_header h;
+
+	return poll(&p, 1, link_ms_until(deadline_ns)) > 0 &&
+	       recv(link, &h, sizeof(h), MSG_PEEK | MSG_DONTWAIT) == (ssize_t)sizeof(h) &&
+	       h.epoch > epoch;
+}
+
+void gp_link_discard(int link, uint64_t epoch)
+{
+	uint64_t deadline_ns = gp_now_ns() + GP_LINK_TIMEOUT_MS * GP_NS_PER_MS;
 	int fds[GP_WIRE_MAX_FDS];
 	struct gp_wire_msg m;
 	size_t n_fds = 0;
 
 	do {
-		if (link_next(link, 0, &m, fds, &n_fds, NULL) < 0)
+		if (link_next_is_later(link, epoch, deadline_ns) ||
+		    link_next(link, 0, deadline_ns, &m, fds, &n_fds, NULL) < 0)
 			return;
 		link_close_fds(fds, n_fds);
 		if (link_ack(link, &m, NULL) < 0)

@@ -8,7 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define MOVE_REPORT_NS (10 * GP_NS_PER_MS) /* 550 MB of copying at the 55 GB/s of PCIe 5 */
+#define MOVE_REPORT_NS	  (10 * GP_NS_PER_MS) /* 550 MB of copying at the 55 GB/s of PCIe 5 */
+#define MOVE_LARGE_CHUNKS 32		      /* 64 MiB: 1.2 ms of it */
 
 static uint32_t move_max_chunks(const struct gp_driver *driver)
 {
@@ -142,7 +143,8 @@ void gp_move_fini(struct gp_move *m)
 
 /*
  * SAVED: several extents a message, sent when full, when the first of them has waited for a while
- * (memory that others wait for can be released), or when the move is about to wait.
+ * (memory that others wait for can be released), or when the move is about to wait for a large
+ * extent, the disk or the shim.
  */
 static void move_flush_saved(struct gp_move *m)
 {
@@ -260,6 +262,7 @@ static int save_run(struct gp_move *m, struct gp_move_slot *slot, uint32_t chunk
 			if (r < 0)
 				return r;
 			got = (uint32_t)r;
+			move_flush_saved(m);
 			save_set_places(slot->saved, chunk, got, GP_PLACE_DISK, index);
 			for (uint32_t i = 0; i < got; i++)
 				gp_staging_save(&m->staging, slot_chunk(slot, chunk + i), index + i,
@@ -332,6 +335,8 @@ static int save_finish(struct gp_move *m, struct gp_move_slot *slot, struct gp_e
 	struct gp_saved *old;
 	int r;
 
+	if (slot->extent.n_chunks >= MOVE_LARGE_CHUNKS)
+		move_flush_saved(m);
 	r = gp_staging_wait_saved(&m->staging, &slot->n_pending, err);
 	if (r == 0)
 		r = gp_driver_check(d, d->cuEventSynchronize(slot->done), "copy to the arena", err);
@@ -460,28 +465,51 @@ static bool move_cancelled(struct gp_move *m, struct gp_err *err)
 	return true;
 }
 
+/* Finishes the oldest slot in use, which has been placed. */
+static int move_finish_one(struct gp_move *m, struct gp_err *err)
+{
+	struct gp_move_slot *slot = &m->slots[m->n_finished % GP_MOVE_SLOTS];
+	int r;
+
+	/* A second attempt would let go twice, and report memory as free that is not. */
+	if (!slot->busy)
+		return gp_err_set(err, -EIO, "extent %llu could not be let go of",
+				  (unsigned long long)slot->extent.id);
+	r = m->loading ? load_finish(m, slot, err) : save_finish(m, slot, err);
+	if (r == 0)
+		m->n_finished++;
+	return r;
+}
+
+/* Finishes what has ended by now: memory that others wait for is not held while others are placed.
+ */
+static int move_finish_ended(struct gp_move *m, struct gp_err *err)
+{
+	int r = 0;
+
+	while (r == 0 && m->n_finished < m->n_placed) {
+		struct gp_move_slot *slot = &m->slots[m->n_finished % GP_MOVE_SLOTS];
+
+		if (slot->n_pending || m->driver->cuEventQuery(slot->done) != CUDA_SUCCESS)
+			break;
+		r = move_finish_one(m, err);
+	}
+	return r;
+}
+
 /* Queues the copies of the oldest slot that has none; a load has queued them when it began. */
 static int move_place_one(struct gp_move *m, struct gp_err *err)
 {
 	struct gp_move_slot *slot = &m->slots[m->n_placed % GP_MOVE_SLOTS];
-	int r = m->loading ? 0 : save_place(m, slot, err);
+	int r = move_finish_ended(m, err);
 
+	if (r == 0 && !m->loading)
+		r = save_place(m, slot, err);
 	if (r < 0)
 		return r;
 	move_count(m, slot->saved);
 	m->n_placed++;
 	return 0;
-}
-
-/* Finishes the oldest slot in use, which has been placed. */
-static int move_finish_one(struct gp_move *m, struct gp_err *err)
-{
-	struct gp_move_slot *slot = &m->slots[m->n_finished % GP_MOVE_SLOTS];
-	int r = m->loading ? load_finish(m, slot, err) : save_finish(m, slot, err);
-
-	if (r == 0)
-		m->n_finished++;
-	return r;
 }
 
 /* Takes over the next import of @batch. The slot is in use even if this fails. */
@@ -610,6 +638,6 @@ int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_ms
 void gp_move_discard(struct gp_move *m)
 {
 	if (m->unread)
-		gp_link_discard(m->proc->link);
+		gp_link_discard(m->proc->link, m->request->header.epoch);
 	m->unread = false;
 }

@@ -124,10 +124,14 @@ static int mover_switch(struct gp_mover *m, const struct gp_wire_msg *request, s
 	for (uint32_t i = 0; i < list->n; i++) {
 		struct gp_proc *proc = mover_find(m, list->procs[i]);
 
+		if (!proc && freeze)
+			return gp_err_set(err, -ESRCH, "process %u is not known", list->procs[i]);
+		/* Frozen by a mover before this one: thawing nothing would pass for a thaw. */
+		if (proc && !freeze && !proc->channels.known)
+			return gp_err_set(err, -EAGAIN, "process %u has not told its channels yet",
+					  proc->id);
 		if (proc)
 			tables[n++] = &proc->channels;
-		else if (freeze)
-			return gp_err_set(err, -ESRCH, "process %u is not known", list->procs[i]);
 	}
 	r = freeze ? gp_channel_switch_freeze(&m->channel_switch, &m->subdevice, tables, n, err)
 		   : gp_channel_switch_thaw(&m->channel_switch, &m->subdevice, tables, n, err);
@@ -439,8 +443,8 @@ static int mover_init_store(struct gp_mover *m, struct gp_err *err)
 	       "swap_dir=\"%s\" method=\"%s\"",
 	       m->arena.bytes, (double)(faulted - start) / 1e6,
 	       (double)(gp_now_ns() - faulted) / 1e6,
-	       (unsigned long long)gp_swapfile_max_bytes(m->swapfile), o->swap_dir,
-	       gp_swapfile_method(m->swapfile));
+	       (unsigned long long)gp_swapfile_max_bytes(m->swapfile),
+	       o->swap_dir ? o->swap_dir : "", gp_swapfile_method(m->swapfile));
 	return 0;
 }
 

@@ -42,6 +42,7 @@ struct gp_swapfile {
 	uint32_t n_ended;
 	uint32_t n_busy;
 	struct io_uring ring;
+	int broken; /* why the ring is not used any more */
 };
 
 static int swapfile_fail(const struct gp_swapfile *s, int code, const char *what,
@@ -68,8 +69,8 @@ static int swapfile_create(const char *dir, int extra_flags)
 		return -ENAMETOOLONG;
 	fd = mkostemp(path, O_CLOEXEC | extra_flags);
 	if (fd < 0)
-		return -errno;
-	unlink(path);
+		fd = -errno;
+	unlink(path); /* a file whose open was refused for O_DIRECT has been made, too */
 	return fd;
 }
 
@@ -77,8 +78,12 @@ static int swapfile_open(struct gp_swapfile *s, bool no_direct, struct gp_err *e
 {
 	s->fd = no_direct ? -EINVAL : swapfile_create(s->dir, O_DIRECT);
 	s->direct = s->fd >= 0;
-	if (s->fd == -EINVAL) /* tmpfs and others: page cache instead */
-		s->fd = swapfile_create(s->dir, 0);
+	/*
+	 * FUSE and others: page cache instead. Synchronous, because a write that fails once the
+	 * chunk has been reported as saved is memory lost.
+	 */
+	if (s->fd == -EINVAL)
+		s->fd = swapfile_create(s->dir, O_DSYNC);
 	if (s->fd < 0)
 		return gp_err_sys(err, s->fd, "cannot create a swap file in %s", s->dir);
 	return 0;
@@ -301,13 +306,35 @@ void gp_swapfile_submit(struct gp_swapfile *s, uint32_t buffer, uint32_t chunk, 
 					 .write = write,
 					 .busy = true };
 	s->n_busy++;
-	if (s->uring) {
+	if (s->uring && !s->broken) {
 		swapfile_prepare(s, buffer);
 		io_uring_submit(&s->ring); /* what it could not take, gp_swapfile_wait submits */
 		return;
 	}
-	t->result = swapfile_transfer_now(s, buffer);
+	t->result = s->broken && write ? s->broken : swapfile_transfer_now(s, buffer);
 	s->ended[s->n_ended++] = buffer;
+}
+
+/*
+ * The ring itself is unusable: its transfers may have ended, be under way, or not have begun.
+ * Nothing may be written any more, since one of them might still overwrite it; reads are verified.
+ */
+static void swapfile_break(struct gp_swapfile *s, int error)
+{
+	s->broken = error;
+	for (uint32_t i = 0; i < s->n_buffers; i++) {
+		if (!s->transfers[i].busy)
+			continue;
+		s->transfers[i].result = error;
+		s->ended[s->n_ended++] = i;
+	}
+}
+
+static int swapfile_take_ended(struct gp_swapfile *s, uint32_t *ret_buffer)
+{
+	*ret_buffer = s->ended[0];
+	memmove(s->ended, s->ended + 1, --s->n_ended * sizeof(*s->ended));
+	return s->transfers[*ret_buffer].result;
 }
 
 /* Waits until one transfer is complete or has failed; short ones are continued. */
@@ -320,10 +347,8 @@ static int swapfile_wait_uring(struct gp_swapfile *s, uint32_t *ret_buffer)
 		int r = io_uring_submit_and_wait(&s->ring, 1), res;
 
 		if (r < 0 && r != -EINTR && r != -EAGAIN && r != -EBUSY) {
-			/* The ring itself is unusable: fail the transfers one by one. */
-			for (*ret_buffer = 0; !s->transfers[*ret_buffer].busy;)
-				++*ret_buffer;
-			return r;
+			swapfile_break(s, r);
+			return swapfile_take_ended(s, ret_buffer);
 		}
 		if (io_uring_peek_cqe(&s->ring, &cqe) < 0)
 			continue;
@@ -349,13 +374,8 @@ int gp_swapfile_wait(struct gp_swapfile *s, uint32_t *ret_buffer, struct gp_err 
 	int r;
 
 	assert(s->n_busy);
-	if (s->uring) {
-		r = swapfile_wait_uring(s, ret_buffer);
-	} else {
-		*ret_buffer = s->ended[0];
-		memmove(s->ended, s->ended + 1, --s->n_ended * sizeof(*s->ended));
-		r = s->transfers[*ret_buffer].result;
-	}
+	r = s->uring && !s->broken ? swapfile_wait_uring(s, ret_buffer)
+				   : swapfile_take_ended(s, ret_buffer);
 	t = &s->transfers[*ret_buffer];
 	t->busy = false;
 	s->n_busy--;

@@ -10,7 +10,7 @@
  *
  * io_uring with a registered file and, where RLIMIT_MEMLOCK allows, registered buffers; where
  * io_uring is refused, pread and pwrite inside gp_swapfile_submit. O_DIRECT where the file system
- * has it. One thread uses a swap file, except for gp_swapfile_used_bytes.
+ * has it, O_DSYNC elsewhere. One thread uses a swap file, except for gp_swapfile_used_bytes.
  */
 #include "base/err.h"
 

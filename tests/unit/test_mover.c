@@ -1,392 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Plays the daemon and a shim against the real gpupres-mover on the software device. This process
- * is the one whose channels are frozen and whose extents are moved; on the software device their
- * bytes are at their device addresses.
- */
+/* gpupres-mover, started as a program, against a daemon and a shim that are played here. */
 #include "base/size.h"
 #include "base/time.h"
-#include "base/wire/wire.h"
-#include "snapshot/driver.h"
 #include "tests/unit/check.h"
+#include "tests/unit/mover_fixture.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-
-#define PROC	   7
-#define JOB	   3
-#define TIMEOUT_MS 30000
-#define MIB	   (1ull << 20)
-#define N_EXTENTS  5  /* of several sizes */
-#define N_SMALL	   40 /* of one chunk, behind them: more than the mover has slots */
-#define N_ALL	   (N_EXTENTS + N_SMALL)
-
-extern char **environ;
-
-static struct {
-	struct gp_driver driver;
-	__typeof__(&cuMemCreate) create;
-	__typeof__(&cuMemExportToShareableHandle) export_handle;
-} dev;
-
-static struct {
-	pid_t pid;
-	int sock, link; /* our ends: daemon's and shim's */
-	uint64_t epoch;
-} mover;
-
-static struct extent {
-	uint64_t bytes;
-	CUdeviceptr at;
-	CUmemGenericAllocationHandle handle;
-	uint32_t seed; /* of its contents; every third chunk is zero */
-	bool saved;
-} extents[N_ALL];
-
-static char folder[256], state_dir[] = "/dev/shm/gpupres-mover-XXXXXX", driver_path[512];
-
-static int hook(int fd, unsigned long request, void *arg)
-{
-	return gp_rm_watch_ioctl(dev.driver.watch, fd, request, arg);
-}
-
-/* --- the mover and the daemon's side of its connection --- */
-
-static void receive(int sock, struct gp_wire_msg *m)
-{
-	struct gp_err err = { 0 };
-
-	if (gp_wire_recv(sock, m, NULL, 0, NULL, TIMEOUT_MS, &err) < 0) {
-		fprintf(stderr, "%s\n", err.msg);
-		CHECK(!"a message came");
-	}
-}
-
-static void expect(struct gp_wire_msg *m, uint32_t type)
-{
-	receive(mover.sock, m);
-	if (m->header.type == GP_WIRE_ERROR && type != GP_WIRE_ERROR)
-		fprintf(stderr, "%s\n", m->error.text);
-	CHECK_STR(gp_wire_name(m->header.type), gp_wire_name(type));
-}
-
-static void init_request(struct gp_wire_msg *m, uint32_t type)
-{
-	static uint32_t cookie;
-
-	gp_wire_init(m, type);
-	m->header.job = JOB;
-	m->header.proc = PROC;
-	m->header.epoch = mover.epoch;
-	m->header.cookie = ++cookie;
-}
-
-static void send_msg(int sock, const struct gp_wire_msg *m)
-{
-	CHECK_EQ(gp_wire_send(sock, m, NULL, 0, NULL), 0);
-}
-
-static void request(uint32_t type)
-{
-	struct gp_wire_msg m;
-
-	init_request(&m, type);
-	send_msg(mover.sock, &m);
-}
-
-static pid_t spawn_mover(const char *socket, const char *arena, const char *swap_dir,
-			 const char *swap_max)
-{
-	char path[512];
-	char *argv[] = { path,
-			 "--socket",
-			 (char *)(uintptr_t)socket,
-			 "--device",
-			 "0",
-			 "--kind",
-			 "soft",
-			 "--driver",
-			 driver_path,
-			 "--arena",
-			 (char *)(uintptr_t)arena,
-			 "--swap-dir",
-			 (char *)(uintptr_t)swap_dir,
-			 "--swap-max",
-			 (char *)(uintptr_t)swap_max,
-			 "--log-level",
-			 "warn",
-			 NULL };
-	pid_t pid;
-
-	snprintf(path, sizeof(path), "%s/libexec/gpupres/gpupres-mover", getenv("GP_BUILD"));
-	CHECK_EQ(posix_spawn(&pid, path, NULL, NULL, argv, environ), 0);
-	return pid;
-}
-
-static int listen_at(char *path, size_t bytes)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	snprintf(path, bytes, "%s/d.sock", folder);
-	unlink(path);
-	CHECK(strlen(path) < sizeof(addr.sun_path));
-	strcpy(addr.sun_path, path);
-	CHECK_EQ(bind(sock, (struct sockaddr *)&addr, sizeof(addr)), 0);
-	CHECK_EQ(listen(sock, 1), 0);
-	return sock;
-}
-
-static void send_link(void)
-{
-	struct gp_wire_msg m;
-	int pair[2];
-
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	init_request(&m, GP_WIRE_LINK);
-	CHECK_EQ(gp_wire_send(mover.sock, &m, &pair[1], 1, NULL), 0);
-	close(pair[1]);
-	mover.link = pair[0];
-}
-
-static void start_mover(const char *arena, const char *swap_max)
-{
-	struct gp_wire_msg m;
-	char path[512];
-	int sock = listen_at(path, sizeof(path));
-
-	mover.pid = spawn_mover(path, arena, folder, swap_max);
-	mover.epoch = 1;
-	mover.sock = accept4(sock, NULL, NULL, SOCK_CLOEXEC);
-	CHECK(mover.sock >= 0);
-	close(sock);
-	unlink(path);
-	expect(&m, GP_WIRE_HELLO);
-	CHECK_EQ(m.hello.role, GP_ROLE_MOVER);
-	gp_wire_init_reply(&m, GP_WIRE_WELCOME, &m);
-	m.welcome.version = GP_WIRE_VERSION;
-	send_msg(mover.sock, &m);
-	expect(&m, GP_WIRE_MOVER_READY);
-	CHECK_EQ(m.mover_ready.can_freeze, 1);
-	send_link();
-}
-
-static int wait_exit(pid_t pid)
-{
-	int status;
-
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFEXITED(status));
-	return WEXITSTATUS(status);
-}
-
-static void stop_mover(void)
-{
-	close(mover.sock);
-	CHECK_EQ(wait_exit(mover.pid), 0);
-	close(mover.link);
-}
-
-static struct gp_wire_meminfo meminfo(void)
-{
-	struct gp_wire_msg m;
-
-	request(GP_WIRE_MEMINFO);
-	expect(&m, GP_WIRE_MEMINFO);
-	return m.meminfo;
-}
-
-/* --- the shim's side: channels and extents of this process --- */
-
-/* The table in parts of at most @part entries. */
-static size_t send_channels(uint32_t part, bool vouch)
-{
-	struct gp_rm_channel channels[256];
-	struct gp_wire_msg m;
-	uint64_t generation;
-	bool complete;
-	size_t n;
-
-	gp_rm_watch_channels(dev.driver.watch, channels, 256, &n, &generation, &complete);
-	CHECK(complete && n > 0 && n <= 256);
-	for (uint32_t first = 0; first < n; first += part) {
-		init_request(&m, GP_WIRE_CHANNELS);
-		m.channels.generation = generation;
-		m.channels.total = (uint32_t)n;
-		m.channels.first = first;
-		m.channels.n = n - first < part ? (uint32_t)n - first : part;
-		m.channels.complete = vouch;
-		for (uint32_t i = 0; i < m.channels.n; i++)
-			m.channels.entries[i] = (struct gp_wire_channel){
-				channels[first + i].client, channels[first + i].channel,
-				channels[first + i].group, channels[first + i].engine
-			};
-		send_msg(mover.sock, &m);
-	}
-	return n;
-}
-
-static void send_switch(uint32_t type)
-{
-	struct gp_wire_msg m;
-
-	init_request(&m, type);
-	m.freeze.n = 1;
-	m.freeze.procs[0] = PROC;
-	send_msg(mover.sock, &m);
-}
-
-static uint64_t *chunk_of(const struct extent *e, uint64_t chunk)
-{
-	return (uint64_t *)(uintptr_t)(e->at + chunk * GP_CHUNK_BYTES);
-}
-
-static uint64_t word(const struct extent *e, uint64_t chunk, size_t i)
-{
-	return chunk % 3 == 1 ? 0 : e->seed * 0x9e3779b97f4a7c15ull + (chunk << 32) + i;
-}
-
-static void create(struct extent *e)
-{
-	const CUmemAllocationProp prop = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
-	};
-	const CUmemAccessDesc access = { .location = prop.location,
-					 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-
-	CHECK_EQ(dev.create(&e->handle, e->bytes, &prop, 0), CUDA_SUCCESS);
-	CHECK_EQ(dev.driver.cuMemMap(e->at, e->bytes, 0, e->handle, 0), CUDA_SUCCESS);
-	CHECK_EQ(dev.driver.cuMemSetAccess(e->at, e->bytes, &access, 1), CUDA_SUCCESS);
-}
-
-static void destroy(struct extent *e)
-{
-	CHECK_EQ(dev.driver.cuMemUnmap(e->at, e->bytes), CUDA_SUCCESS);
-	CHECK_EQ(dev.driver.cuMemRelease(e->handle), CUDA_SUCCESS);
-}
-
-/* The driver's threads touch this memory, too, in an order that the thread sanitizer cannot see. */
-#define DEVICE_MEMORY __attribute__((no_sanitize("thread")))
-
-DEVICE_MEMORY static void fill(struct extent *e, uint32_t seed)
-{
-	e->seed = seed;
-	for (uint64_t c = 0; c < e->bytes / GP_CHUNK_BYTES; c++) {
-		for (size_t i = 0; i < GP_CHUNK_BYTES / 8; i++)
-			chunk_of(e, c)[i] = word(e, c, i);
-	}
-}
-
-DEVICE_MEMORY static bool intact(const struct extent *e)
-{
-	for (uint64_t c = 0; c < e->bytes / GP_CHUNK_BYTES; c++) {
-		for (size_t i = 0; i < GP_CHUNK_BYTES / 8; i++) {
-			if (chunk_of(e, c)[i] != word(e, c, i))
-				return false;
-		}
-	}
-	return true;
-}
-
-/* 1, 4, 7, 2 and 10 chunks: 48 MiB, of which 14 MiB zero. */
-static void create_all(void)
-{
-	static const uint64_t chunks[N_EXTENTS] = { 1, 4, 7, 2, 10 };
-
-	for (uint32_t i = 0; i < N_EXTENTS; i++) {
-		extents[i].bytes = chunks[i] * GP_CHUNK_BYTES;
-		extents[i].saved = false;
-		create(&extents[i]);
-		fill(&extents[i], 100 + i);
-	}
-}
-
-static void destroy_all(void)
-{
-	for (uint32_t i = 0; i < N_EXTENTS; i++)
-		destroy(&extents[i]);
-}
-
-/* One EXTENTS message; waits for its acknowledgement. */
-static void send_extents(uint32_t first, uint32_t n, bool last)
-{
-	struct gp_wire_msg m;
-	int fds[N_ALL];
-
-	init_request(&m, GP_WIRE_EXTENTS);
-	m.extents.n = n;
-	m.extents.last = last;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct extent *e = &extents[first + i];
-
-		CHECK_EQ(dev.export_handle(&fds[i], e->handle,
-					   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-			 CUDA_SUCCESS);
-		m.extents.entries[i] = (struct gp_wire_extent){ first + i, e->bytes, e->at };
-	}
-	CHECK_EQ(gp_wire_send(mover.link, &m, fds, n, NULL), 0);
-	for (uint32_t i = 0; i < n; i++)
-		close(fds[i]);
-	receive(mover.link, &m);
-	CHECK_EQ(m.header.type, GP_WIRE_EXTENTS_ACK);
-	CHECK_EQ(m.extents_ack.n, n);
-}
-
-/* Reads SAVED until another message comes, and returns that. */
-static void collect_saved(struct gp_wire_msg *m)
-{
-	for (;;) {
-		receive(mover.sock, m);
-		if (m->header.type != GP_WIRE_SAVED)
-			return;
-		for (uint32_t i = 0; i < m->saved.n; i++) {
-			CHECK(m->saved.ids[i] < N_ALL);
-			extents[m->saved.ids[i]].saved = true;
-		}
-	}
-}
-
-static void save_all(struct gp_wire_msg *ret_done)
-{
-	for (uint32_t i = 0; i < N_EXTENTS; i++)
-		extents[i].saved = false;
-	request(GP_WIRE_SAVE);
-	send_extents(0, 2, false);
-	send_extents(2, 3, true);
-	collect_saved(ret_done);
-	if (ret_done->header.type == GP_WIRE_ERROR)
-		return;
-	CHECK_EQ(ret_done->header.type, GP_WIRE_SAVE_DONE);
-	for (uint32_t i = 0; i < N_EXTENTS; i++)
-		CHECK(extents[i].saved);
-}
-
-static void load_all(struct gp_wire_msg *ret_done)
-{
-	request(GP_WIRE_LOAD);
-	send_extents(0, N_EXTENTS, true);
-	receive(mover.sock, ret_done);
-}
-
-static void drop(void)
-{
-	struct gp_wire_msg m;
-
-	request(GP_WIRE_DROP);
-	expect(&m, GP_WIRE_OK);
-}
-
-/* --- tests --- */
 
 /* 4 chunks go to the arena, the other 13 that are not zero to disk. */
 static void test_save_when_arena_is_small_then_all_bytes_come_back(void)
@@ -614,6 +237,143 @@ static void test_save_when_it_failed_early_then_the_rest_is_let_go(void)
 	stop_mover();
 }
 
+/* The shim is asked to recreate while it still exports: what it sends for that is not discarded. */
+static void test_save_when_it_failed_early_then_the_load_gets_its_extents(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("2M", "0");
+	create_all();
+	request(GP_WIRE_SAVE);
+	send_extents(0, 2, false);
+	collect_saved(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+	CHECK(extents[0].saved);
+	memset(chunk_of(&extents[0], 0), 0x5a, extents[0].bytes);
+	send_extents(2, 1, false);
+	mover.epoch++;
+	post_extents(0, 1, true);
+	request(GP_WIRE_LOAD);
+	expect_ack(1);
+	expect(&m, GP_WIRE_LOAD_DONE);
+	CHECK(intact(&extents[0]));
+	destroy_all();
+	stop_mover();
+}
+
+static unsigned count_fds(void)
+{
+	char path[64];
+	unsigned n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", mover.pid);
+	dir = opendir(path);
+	CHECK(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* What is wrong with a batch of one extent of 4 chunks. */
+enum garbage {
+	GARBAGE_TOO_LARGE, /* more than the memory behind the descriptor */
+	GARBAGE_HUGE,	   /* more than the device */
+	GARBAGE_ODD,
+	GARBAGE_ZERO,
+	GARBAGE_ID,	   /* does not fit into 32 bits */
+	GARBAGE_NO_MEMORY, /* the descriptor is of something else */
+	GARBAGE_NO_FD,
+	GARBAGE_EMPTY,
+	GARBAGE_MAX_,
+};
+
+static void send_garbage(enum garbage what)
+{
+	struct gp_wire_extent e = { 1, extents[1].bytes, extents[1].at };
+	struct gp_wire_msg m;
+	int fd;
+
+	init_request(&m, GP_WIRE_EXTENTS);
+	m.extents.n = what != GARBAGE_EMPTY;
+	m.extents.last = what != GARBAGE_EMPTY;
+	if (what == GARBAGE_NO_MEMORY)
+		fd = open(folder, O_RDONLY | O_CLOEXEC);
+	else
+		CHECK_EQ(dev.export_handle(&fd, extents[1].handle,
+					   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+			 CUDA_SUCCESS);
+	e.bytes += what == GARBAGE_TOO_LARGE ? GP_CHUNK_BYTES : 0;
+	e.bytes += what == GARBAGE_ODD ? 4096 : 0;
+	e.bytes = what == GARBAGE_ZERO ? 0 : what == GARBAGE_HUGE ? 1ull << 62 : e.bytes;
+	e.id += what == GARBAGE_ID ? 1ull << 32 : 0;
+	m.extents.entries[0] = e;
+	CHECK_EQ(gp_wire_send(mover.link, &m, &fd, what < GARBAGE_NO_FD, NULL), 0);
+	close(fd);
+	expect_ack(m.extents.n);
+}
+
+static void test_save_when_shim_sends_garbage_then_refused_and_nothing_kept(void)
+{
+	struct gp_wire_meminfo before;
+	struct gp_wire_msg m;
+	unsigned n_fds;
+
+	start_mover("64M", "0");
+	before = meminfo();
+	create_all();
+	n_fds = count_fds();
+	for (int i = 0; i < GARBAGE_MAX_; i++) {
+		request(GP_WIRE_SAVE);
+		send_garbage((enum garbage)i);
+		collect_saved(&m);
+		CHECK_EQ(m.header.type, GP_WIRE_ERROR);
+		CHECK_EQ(m.error.code,
+			 i == GARBAGE_TOO_LARGE || i == GARBAGE_NO_MEMORY ? -EIO : -EBADMSG);
+		mover.epoch++;
+	}
+	save_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	CHECK_EQ(count_fds(), n_fds);
+	destroy_all();
+	CHECK_EQ(meminfo().free_bytes, before.free_bytes);
+	stop_mover();
+}
+
+static void test_move_when_repeated_then_no_descriptor_and_no_memory_is_lost(void)
+{
+	struct gp_wire_meminfo before;
+	struct gp_wire_msg m;
+	unsigned n_fds = 0;
+
+	start_mover("4M", "8M"); /* extents 0 and 3: 2 chunks that are not zero */
+	before = meminfo();
+	create_all();
+	for (int i = 0; i < N_REPEATS; i++) {
+		fill(&extents[0], (uint32_t)i);
+		request(GP_WIRE_SAVE);
+		send_extents(0, 1, false);
+		send_extents(3, 1, true);
+		collect_saved(&m);
+		CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+		memset(chunk_of(&extents[0], 0), 0x5a, extents[0].bytes);
+		request(GP_WIRE_LOAD);
+		send_extents(0, 1, true);
+		expect(&m, GP_WIRE_LOAD_DONE);
+		CHECK(intact(&extents[0]));
+		if (i % 3 == 0)
+			drop();
+		n_fds = n_fds ? n_fds : count_fds();
+	}
+	CHECK_EQ(count_fds(), n_fds);
+	drop();
+	CHECK_EQ(meminfo().arena_used_bytes + meminfo().swap_used_bytes, 0);
+	destroy_all();
+	CHECK_EQ(meminfo().free_bytes, before.free_bytes);
+	stop_mover();
+}
+
 static void test_save_when_an_extent_comes_twice_then_refused(void)
 {
 	struct gp_wire_msg m;
@@ -760,6 +520,23 @@ static void test_freeze_when_move_is_under_way_then_answered_and_effective(void)
 	stop_mover();
 }
 
+/* Another mover may have frozen the process: an answer without effect would leave it so for good.
+ */
+static void test_thaw_when_table_is_missing_then_refused_until_it_comes(void)
+{
+	struct gp_wire_msg m;
+
+	start_mover("64M", "0");
+	send_switch(GP_WIRE_THAW);
+	expect(&m, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -EAGAIN);
+	send_channels(6, true);
+	send_switch(GP_WIRE_THAW);
+	expect(&m, GP_WIRE_THAWED);
+	CHECK(m.thawed.n_channels > 0);
+	stop_mover();
+}
+
 static void test_freeze_when_table_is_missing_or_incomplete_then_refused(void)
 {
 	struct gp_wire_msg m;
@@ -861,13 +638,17 @@ int main(void)
 	test_load_when_disk_rots_then_error_names_extent_and_chunk();
 	test_load_when_disk_fails_then_error_names_the_folder();
 	test_save_when_it_failed_early_then_the_rest_is_let_go();
+	test_save_when_it_failed_early_then_the_load_gets_its_extents();
 	test_save_when_an_extent_comes_twice_then_refused();
+	test_save_when_shim_sends_garbage_then_refused_and_nothing_kept();
+	test_move_when_repeated_then_no_descriptor_and_no_memory_is_lost();
 	test_move_when_process_dies_then_error_and_everything_let_go();
 	test_unlink_when_move_waits_then_move_ends_at_once();
 	test_save_when_shim_cannot_export_then_its_error();
 	test_save_when_link_holds_stale_extents_then_skipped();
 	test_freeze_when_move_is_under_way_then_answered_and_effective();
 	test_freeze_when_table_is_missing_or_incomplete_then_refused();
+	test_thaw_when_table_is_missing_then_refused_until_it_comes();
 	test_freeze_when_driver_refuses_once_then_retried();
 	test_mover_when_terminated_then_exits_0();
 	test_mover_when_swap_folder_is_missing_then_exits_1();

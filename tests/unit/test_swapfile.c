@@ -5,6 +5,7 @@
 #include "tests/unit/check.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -101,6 +102,61 @@ static void test_round_trip_when_any_method_then_same_bytes(void)
 	}
 }
 
+/* The descriptor of this process whose file has a name that starts so; -1 if there is none. */
+static int find_fd(const char *name)
+{
+	char path[64], target[512];
+	ssize_t n;
+
+	for (int fd = 3; fd < 256; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, target, sizeof(target));
+		if (n > 0 && (size_t)n >= strlen(name) && !strncmp(target, name, strlen(name)))
+			return fd;
+	}
+	return -1;
+}
+
+/* Else the disk's errors would come after the bytes were said to be safe. */
+static void test_new_when_page_cache_is_used_then_writes_are_synchronous(void)
+{
+	struct gp_swapfile *s = open_swapfile(disk_dir, 1, NO_DIRECT);
+
+	CHECK_EQ(fcntl(find_fd(disk_dir), F_GETFL) & (O_DSYNC | O_DIRECT), O_DSYNC);
+	gp_swapfile_free(s);
+}
+
+/* A request left in the ring could run later, on a buffer with other contents. */
+static void test_submit_when_ring_breaks_then_writes_fail_for_good_and_reads_work(void)
+{
+	struct gp_swapfile *s = open_swapfile(disk_dir, 4, 0);
+	int ring = find_fd("anon_inode:[io_uring]"), null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	uint32_t first, i;
+
+	CHECK(null >= 0);
+	if (ring < 0) {
+		fprintf(stderr, "no io_uring here\n");
+	} else {
+		CHECK_EQ(gp_swapfile_take(s, 2, &first, NULL), 2);
+		fill(0, 1);
+		gp_swapfile_submit(s, 0, first, true);
+		wait_all(s, 1);
+		CHECK_EQ(dup3(null, ring, O_CLOEXEC), ring);
+		for (uint32_t n = 0; n < 2 * N_BUFFERS; n++) {
+			gp_swapfile_submit(s, 1, first + 1, true);
+			gp_swapfile_submit(s, 2, first + 1, true);
+			CHECK(gp_swapfile_wait(s, &i, NULL) < 0);
+			CHECK(gp_swapfile_wait(s, &i, NULL) < 0);
+		}
+		memset(buffer(3), 0, GP_CHUNK_BYTES);
+		gp_swapfile_submit(s, 3, first, false);
+		wait_all(s, 1);
+		CHECK(holds(3, 1));
+	}
+	close(null);
+	gp_swapfile_free(s);
+}
+
 static void test_take_when_at_its_limit_then_enospc_says_so(void)
 {
 	struct gp_swapfile *s = open_swapfile(disk_dir, 5, 0);
@@ -183,6 +239,8 @@ int main(void)
 	buffers = aligned_alloc(GP_CHUNK_BYTES, N_BUFFERS * GP_CHUNK_BYTES);
 	CHECK(buffers);
 	test_round_trip_when_any_method_then_same_bytes();
+	test_new_when_page_cache_is_used_then_writes_are_synchronous();
+	test_submit_when_ring_breaks_then_writes_fail_for_good_and_reads_work();
 	test_take_when_at_its_limit_then_enospc_says_so();
 	test_take_when_disk_is_full_then_enospc_before_any_write();
 	test_give_when_chunks_are_dropped_then_disk_blocks_are_freed();
