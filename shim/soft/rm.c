@@ -315,6 +315,7 @@ static void rm_count(struct gp_state_channel *channel, bool mid_work)
 		channel->n_wfi++;
 }
 
+/* A group is switched out as one: all its channels show the same counters, as on the card. */
 static void rm_count_stop(struct gp_state_channel *channel)
 {
 	struct gp_state_shared *shared = gp_rm.state->shared;
@@ -327,8 +328,7 @@ static void rm_count_stop(struct gp_state_channel *channel)
 	for (uint32_t i = 0; i < shared->n_channels; i++)
 		if (shared->channels[i].in_use && shared->channels[i].group == channel->group)
 			rm_count(&shared->channels[i],
-				 __atomic_load_n(&group->kernel_channel, __ATOMIC_SEQ_CST) ==
-					 shared->channels[i].handle);
+				 __atomic_load_n(&group->kernel_channel, __ATOMIC_SEQ_CST) != 0);
 }
 
 static uint32_t rm_disable_wait(struct gp_state_channel *const *list, const bool *was,

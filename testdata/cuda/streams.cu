@@ -130,7 +130,7 @@ static uint64_t check(const struct lane *lanes, const uint32_t *combined, uint64
 {
 	uint64_t wrong = 0;
 
-	for (uint64_t i = 0; i < n; i += sample_step(n, (1 << 24) / rounds + 1)) {
+	for (uint64_t i = 0; i < n; i += sample_step(n, (1 << 24) / (rounds * MIXES) + 1)) {
 		uint32_t now[N_STREAMS], next[N_STREAMS], sum = 0;
 
 		for (int s = 0; s < N_STREAMS; s++)
@@ -154,7 +154,7 @@ static uint64_t check(const struct lane *lanes, const uint32_t *combined, uint64
 
 int main(int argc, char **argv)
 {
-	uint64_t mb = 48, rounds = 12;
+	uint64_t mb = 48, rounds = 24;
 	const struct option_def defs[] = {
 		{ "mb", &mb, 1, 1 << 20, "device memory in MiB" },
 		{ "rounds", &rounds, 1, 1u << 30, "rounds of copy in, compute, copy out" },
