@@ -11,7 +11,7 @@
  * Threads: the application's, inside the gate, create and destroy; the control thread exports,
  * and with the gate closed releases and recreates. The table is under one lock that is never held
  * over a call into the driver: an extent is in the table only while it is whole, and is pinned
- * while it is being exported.
+ * while it is being exported: who would remove it waits first and looks again.
  */
 #include "base/err.h"
 #include "shim/memory/slab.h"
@@ -36,13 +36,13 @@ struct gp_extent {
 	CUdevice device;
 	enum gp_extent_state state;
 	int fd; /* of the exported handle; -1 = none */
-	bool pinned;
 	struct gp_slab *slab; /* NULL: one allocation */
 };
 
 struct gp_extents {
 	pthread_mutex_t lock;
 	pthread_cond_t unpinned;
+	struct gp_extent *pinned;  /* being exported by the control thread; NULL = none */
 	struct gp_extent **sorted; /* by address */
 	struct gp_extent **by_id;  /* by age, and so by id */
 	size_t n, capacity;

@@ -24,11 +24,11 @@ static int move_export(struct gp_extents *x, struct gp_extent *e)
 {
 	int fd;
 
-	e->pinned = true;
+	x->pinned = e;
 	pthread_mutex_unlock(&x->lock);
 	fd = gp_vmm_export(e->handle);
 	pthread_mutex_lock(&x->lock);
-	e->pinned = false;
+	x->pinned = NULL;
 	pthread_cond_broadcast(&x->unpinned);
 	if (fd < 0)
 		return fd;

@@ -15,6 +15,7 @@
 
 static struct {
 	int capturing, n_synchronised, n_mapped;
+	void (*on_export)(void);
 	CUdeviceptr next;
 } fake = { .next = FAKE_BASE };
 
@@ -26,6 +27,11 @@ int fake_n_synchronised(void)
 int fake_n_mapped(void)
 {
 	return fake.n_mapped;
+}
+
+void fake_on_export(void (*hook)(void))
+{
+	fake.on_export = hook;
 }
 
 CUresult cuInit(unsigned int flags)
@@ -122,6 +128,8 @@ CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *acc
 CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
 				      CUmemAllocationHandleType type, unsigned long long flags)
 {
+	if (fake.on_export)
+		fake.on_export();
 	*(int *)ret = (int)syscall(SYS_memfd_create, "fake", 0);
 	return CUDA_SUCCESS;
 }

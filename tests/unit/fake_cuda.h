@@ -9,4 +9,7 @@
 int fake_n_synchronised(void);
 int fake_n_mapped(void);
 
+/* @hook is called in every export of memory. */
+void fake_on_export(void (*hook)(void));
+
 #endif

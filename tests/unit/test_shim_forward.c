@@ -9,6 +9,9 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -31,14 +34,16 @@ static void open_shim(void)
 	CHECK(shim);
 }
 
-static int (*fake_function(const char *name))(void)
+static void *fake_function(const char *name)
 {
-	void *fake = dlopen(getenv("GPUPRES_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
-	int (*function)(void) = (int (*)(void))dlsym(fake, name);
+	void *fake = dlopen(getenv("GPUPRES_DRIVER"), RTLD_NOW | RTLD_LOCAL);
+	void *function = dlsym(fake, name);
 
 	CHECK(function);
 	return function;
 }
+
+#define FAKE(name) ((__typeof__(&name))fake_function(#name))
 
 static void test_forward_when_first_call_then_all_arguments_arrive(void)
 {
@@ -154,20 +159,28 @@ static void start_daemon(void)
 	CHECK_EQ(pthread_create(&thread, NULL, play_daemon, &listener), 0);
 }
 
-static void test_free_when_stream_is_captured_then_deferred(void)
+/* The shim in front of the fake driver, under the played daemon, with a context. */
+static void open_managed(void)
 {
-	int (*synchronised)(void), (*mapped)(void);
-	CUdeviceptr captured, other;
 	CUcontext context;
-	CUgraph graph;
 
 	start_daemon();
 	open_shim();
 	CHECK_EQ(SHIM(cuInit)(0), CUDA_SUCCESS);
 	CHECK_EQ(unlink(addr.sun_path), 0);
-	synchronised = fake_function("fake_n_synchronised");
-	mapped = fake_function("fake_n_mapped");
 	CHECK_EQ(SHIM(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+}
+
+static void test_free_when_stream_is_captured_then_deferred(void)
+{
+	__typeof__(&fake_n_synchronised) synchronised;
+	__typeof__(&fake_n_mapped) mapped;
+	CUdeviceptr captured, other;
+	CUgraph graph;
+
+	open_managed();
+	synchronised = FAKE(fake_n_synchronised);
+	mapped = FAKE(fake_n_mapped);
 	CHECK_EQ(SHIM(cuMemAlloc_v2)(&captured, 2 * MIB), CUDA_SUCCESS);
 	CHECK_EQ(mapped(), 1);
 	CHECK_EQ(SHIM(cuStreamBeginCapture_v2)((CUstream)5, CU_STREAM_CAPTURE_MODE_GLOBAL),
@@ -182,6 +195,64 @@ static void test_free_when_stream_is_captured_then_deferred(void)
 	CHECK_EQ(SHIM(cuMemFree_v2)(other), CUDA_SUCCESS);
 	CHECK_EQ(synchronised(), 2);
 	CHECK_EQ(mapped(), 0);
+}
+
+static sem_t export_began, export_may_end;
+
+static void hold_first_export(void)
+{
+	static atomic_bool held;
+
+	if (atomic_exchange(&held, true))
+		return;
+	sem_post(&export_began);
+	sem_wait(&export_may_end);
+}
+
+static bool is_allocated(CUdeviceptr at)
+{
+	CUdeviceptr start;
+
+	return SHIM(cuMemGetAddressRange_v2)(&start, NULL, at) == CUDA_SUCCESS && start == at;
+}
+
+static void *free_one(void *arg)
+{
+	CHECK_EQ(SHIM(cuMemFree_v2)(*(const CUdeviceptr *)arg), CUDA_SUCCESS);
+	return NULL;
+}
+
+/*
+ * The last block of a slab is freed while its extent is being exported, and a block of the slab is
+ * taken before that is over: the slab must stay.
+ */
+static void test_free_when_slab_is_exported_then_new_block_stays(void)
+{
+	CUdeviceptr first[4], second[4], last;
+	pthread_t thread;
+
+	open_managed();
+	sem_init(&export_began, 0, 0);
+	sem_init(&export_may_end, 0, 0);
+	FAKE(fake_on_export)(hold_first_export);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(SHIM(cuMemAlloc_v2)(&first[i], MIB / 2), CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&second[0], MIB / 2), CUDA_SUCCESS);
+	sem_wait(&export_began);
+	CHECK_EQ(SHIM(cuMemFree_v2)(second[0]), CUDA_SUCCESS);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(SHIM(cuMemFree_v2)(first[i]), CUDA_SUCCESS);
+	CHECK_EQ(pthread_create(&thread, NULL, free_one, &first[3]), 0);
+	while (is_allocated(first[3]))
+		sched_yield();
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(SHIM(cuMemAlloc_v2)(&second[i], MIB / 2), CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&last, MIB / 2), CUDA_SUCCESS);
+	CHECK_EQ(last, first[0]);
+	sem_post(&export_may_end);
+	pthread_join(thread, NULL);
+	CHECK(is_allocated(last));
+	CHECK_EQ(FAKE(fake_n_mapped)(), 2);
 }
 
 static void in_a_process(void (*test)(void))
@@ -212,5 +283,6 @@ int main(void)
 	in_a_process(test_forward_when_driver_is_the_shim_then_no_device);
 	in_a_process(test_resolve_when_found_then_ours_of_that_name);
 	in_a_process(test_free_when_stream_is_captured_then_deferred);
+	in_a_process(test_free_when_slab_is_exported_then_new_block_stays);
 	return 0;
 }
