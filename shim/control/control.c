@@ -299,7 +299,7 @@ static void control_lost(struct gp_control *c)
 		return;
 	}
 	gp_extents_summary(&gp_shim.extents, &s);
-	if (s.n_released == 0) {
+	if (s.n_released == 0 && !c->unrestored) {
 		c->thaw_ns = gp_now_ns() + CONTROL_THAW_GRACE_NS;
 		return;
 	}

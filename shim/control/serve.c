@@ -104,6 +104,7 @@ static bool serve_recreate(struct gp_control *c, const struct gp_wire_msg *m)
 	gp_wire_init_reply(&reply, GP_WIRE_RECREATED, m);
 	if (gp_move_recreate(&gp_shim.extents, &ids, &n, &reply.recreated.bytes, &err) < 0)
 		return serve_error(c, m, &err);
+	c->unrestored |= n > 0;
 	reply.recreated.n = (uint32_t)n;
 	if (!gp_control_send(c, &reply)) {
 		free(ids);
@@ -119,6 +120,7 @@ static bool serve_scratch(struct gp_control *c, const struct gp_wire_msg *m)
 	struct gp_wire_msg reply;
 	struct gp_err err;
 
+	c->unrestored = true;
 	if (gp_move_scratch(&gp_shim.extents, &err) < 0)
 		return serve_error(c, m, &err);
 	gp_wire_init_reply(&reply, GP_WIRE_SCRATCHED, m);
@@ -138,7 +140,7 @@ static bool serve_unlock(struct gp_control *c, const struct gp_wire_msg *m)
 	}
 	if (c->locked) {
 		gp_interpose_hold(false);
-		c->locked = false;
+		c->locked = c->unrestored = false;
 		c->export_pending = true;
 		gp_gate_open(&gp_shim.gate);
 	}

@@ -812,6 +812,27 @@ static void test_shim_when_daemon_dies_frozen_then_thaws_itself(void)
 	world_end_app();
 }
 
+/* Its memory is mapped again but nobody says that its bytes are back: it must not run on. */
+static void test_shim_when_daemon_dies_restoring_then_stands_still(void)
+{
+	struct pollfd p;
+
+	world_start_app("simple");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	world_evict(NULL);
+	world_ask(GP_WIRE_RECREATE, GP_WIRE_RECREATED);
+	gp_close_fd(&w.shim);
+	gp_close_fd(&w.link);
+	/* Where it was to thaw itself, its end would wait for that, which takes 10 s. */
+	say(w.talk, 0);
+	p = (struct pollfd){ .fd = w.talk, .events = POLLIN };
+	CHECK_EQ(poll(&p, 1, WAIT_MS / 4), 1);
+	world_end_app();
+	for (size_t i = 0; i < w.n_saved; i++)
+		free(w.saved[i].copy);
+}
+
 static void test_shim_when_scratched_then_can_end(void)
 {
 	CUdeviceptr filler;
@@ -982,5 +1003,6 @@ int main(int argc, char **argv)
 	test_shim_when_preloaded_then_the_same();
 	test_shim_when_daemon_dies_running_then_goes_on();
 	test_shim_when_daemon_dies_frozen_then_thaws_itself();
+	test_shim_when_daemon_dies_restoring_then_stands_still();
 	return 0;
 }
