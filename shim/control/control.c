@@ -283,6 +283,8 @@ static void control_disconnect(struct gp_control *c)
 {
 	gp_close_fd(&c->sock);
 	gp_link_close(&c->to_mover);
+	/* Nobody is left to report to: a report that stays due would keep the thread spinning. */
+	c->memory_pending = c->channels_pending = false;
 	pthread_mutex_lock(&c->lock);
 	c->connected = false;
 	pthread_cond_broadcast(&c->answered);
@@ -570,7 +572,7 @@ void gp_control_stop(struct gp_control *c)
 		if (pthread_mutex_timedlock(&c->serving, &deadline))
 			return;
 		/* Locked again in between, unless nobody will ever unlock it. */
-		locked = c->locked && c->connected;
+		locked = c->locked && (c->connected || c->thaw_ns);
 		c->stopped = !locked;
 		pthread_mutex_unlock(&c->serving);
 	} while (locked);
