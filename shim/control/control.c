@@ -424,12 +424,14 @@ static void control_drain_wake(const struct gp_control *c)
 /* One round of service; false: the connection is lost. */
 static bool control_turn(struct gp_control *c, const struct pollfd *fds)
 {
-	uint64_t due = gp_link_deadline(&c->to_mover);
+	uint64_t due;
 
 	if (!control_take_notes(c))
 		return false;
 	if (fds[1].revents && !control_receive(c))
 		return false;
+	/* What was received may have replaced the link, or begun to send something else. */
+	due = gp_link_deadline(&c->to_mover);
 	if (fds[2].revents && fds[2].fd == c->to_mover.fd) {
 		if (!control_step_link(c, true))
 			return false;

@@ -550,13 +550,30 @@ static void world_end_app(void)
 	gp_close_fd(&w.link);
 }
 
+/* Gives the application a link; with @full none that anything can be sent over. */
+static void world_link(bool full)
+{
+	struct gp_wire_msg m = { 0 };
+	struct gp_err err;
+	int pair[2];
+
+	gp_close_fd(&w.link);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	while (full && send(pair[1], &m, sizeof(m), MSG_DONTWAIT) > 0)
+		;
+	gp_wire_init(&m, GP_WIRE_LINK);
+	m.header.job = JOB;
+	m.header.proc = PROC;
+	CHECK_EQ(gp_wire_send(w.shim, &m, &pair[1], 1, &err), 0);
+	close(pair[1]);
+	w.link = pair[0];
+}
+
 /* HELLO to LINK. */
 static void world_welcome(void)
 {
 	struct pollfd p = { .fd = w.listener, .events = POLLIN };
 	struct gp_wire_msg m;
-	struct gp_err err;
-	int pair[2];
 
 	CHECK_EQ(poll(&p, 1, WAIT_MS), 1);
 	w.shim = accept(w.listener, NULL, NULL);
@@ -571,13 +588,7 @@ static void world_welcome(void)
 	m = world_await(GP_WIRE_ATTACH);
 	CHECK_EQ(m.attach.device, 0);
 	CHECK(m.attach.total_bytes > 0);
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	gp_wire_init(&m, GP_WIRE_LINK);
-	m.header.job = JOB;
-	m.header.proc = PROC;
-	CHECK_EQ(gp_wire_send(w.shim, &m, &pair[1], 1, &err), 0);
-	close(pair[1]);
-	w.link = pair[0];
+	world_link(false);
 }
 
 static void world_switch(bool disable)
@@ -812,6 +823,27 @@ static void test_shim_when_daemon_dies_frozen_then_thaws_itself(void)
 	world_end_app();
 }
 
+/*
+ * The application is stopped until its next try to send is overdue, so that it finds the new link
+ * in the same turn.
+ */
+static void test_shim_when_link_is_replaced_while_sending_then_lives(void)
+{
+	world_start_app("simple");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	world_link(true);
+	world_ask(GP_WIRE_LOCK, GP_WIRE_LOCKED);
+	world_ask(GP_WIRE_EXPORT, GP_WIRE_EXPORTED);
+	kill(w.pid, SIGSTOP);
+	CHECK(quiet(w.talk));
+	world_link(false);
+	kill(w.pid, SIGCONT);
+	world_ask(GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	say(w.talk, 0);
+	world_end_app();
+}
+
 /* Its memory is mapped again but nobody says that its bytes are back: it must not run on. */
 static void test_shim_when_daemon_dies_restoring_then_stands_still(void)
 {
@@ -1000,6 +1032,7 @@ int main(int argc, char **argv)
 	test_shim_when_extents_are_many_then_all_move();
 	test_shim_when_threads_allocate_then_every_cycle_is_exact();
 	test_shim_when_locked_then_exit_waits_for_unlock();
+	test_shim_when_link_is_replaced_while_sending_then_lives();
 	test_shim_when_preloaded_then_the_same();
 	test_shim_when_daemon_dies_running_then_goes_on();
 	test_shim_when_daemon_dies_frozen_then_thaws_itself();
