@@ -15,7 +15,7 @@
 
 static struct {
 	int capturing, n_synchronised, n_mapped;
-	void (*on_export)(void);
+	void (*on_export)(void), (*on_bind)(void);
 	CUdeviceptr next;
 } fake = { .next = FAKE_BASE };
 
@@ -32,6 +32,11 @@ int fake_n_mapped(void)
 void fake_on_export(void (*hook)(void))
 {
 	fake.on_export = hook;
+}
+
+void fake_on_bind(void (*hook)(void))
+{
+	fake.on_bind = hook;
 }
 
 CUresult cuInit(unsigned int flags)
@@ -164,6 +169,27 @@ CUresult cuProfilerStart(void)
 CUresult cuStreamCreate(CUstream *ret, unsigned int flags)
 	__attribute__((alias("cuProfilerStart")));
 
+/* Found late in the binding of all functions: what the hook does then falls into its middle. */
+static CUresult fake_exchange_mode(CUstreamCaptureMode *mode)
+{
+	return CUDA_SUCCESS;
+}
+
+static __typeof__(&fake_exchange_mode) fake_resolve_exchange_mode(void)
+{
+	if (fake.on_bind)
+		fake.on_bind();
+	return fake_exchange_mode;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+	__attribute__((ifunc("fake_resolve_exchange_mode")));
+
+CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
+{
+	return CUDA_SUCCESS;
+}
+
 CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint64_t flags,
 			     CUdriverProcAddressQueryResult *status)
 {
@@ -171,6 +197,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint
 		*ret = (void *)cuProfilerStart;
 	else if (!strcmp(symbol, "cuStreamCreate"))
 		*ret = (void *)cuStreamCreate;
+	else if (!strcmp(symbol, "cuUserObjectRelease"))
+		*ret = (void *)cuUserObjectRelease;
 	else if (!strcmp(symbol, "cuMemAlloc"))
 		*ret = NULL;
 	else if (!strcmp(symbol, "cuGetProcAddress"))

@@ -12,4 +12,7 @@ int fake_n_mapped(void);
 /* @hook is called in every export of memory. */
 void fake_on_export(void (*hook)(void));
 
+/* @hook is called when cuThreadExchangeStreamCaptureMode is looked up by name. */
+void fake_on_bind(void (*hook)(void));
+
 #endif

@@ -76,6 +76,42 @@ static void test_forward_when_threads_call_first_then_bound_once(void)
 		pthread_join(threads[i], NULL);
 }
 
+static __typeof__(&cuGetProcAddress_v2) resolve;
+static void *resolved_while_binding;
+static pthread_t resolver;
+static sem_t resolved;
+
+static void *resolve_one(void *arg)
+{
+	CHECK_EQ(resolve("cuUserObjectRelease", arg, 12000, 0, NULL), CUDA_SUCCESS);
+	sem_post(&resolved);
+	return NULL;
+}
+
+/* Gives another thread the time to overtake the binding, were it able to. */
+static void resolve_while_binding(void)
+{
+	struct timespec until;
+
+	CHECK_EQ(pthread_create(&resolver, NULL, resolve_one, &resolved_while_binding), 0);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += 50 * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	(void)sem_timedwait(&resolved, &until);
+}
+
+static void test_resolve_when_other_thread_binds_then_ours(void)
+{
+	open_shim();
+	resolve = SHIM(cuGetProcAddress_v2);
+	sem_init(&resolved, 0, 0);
+	FAKE(fake_on_bind)(resolve_while_binding);
+	CHECK_EQ(SHIM(cuInit)(0), CUDA_SUCCESS);
+	pthread_join(resolver, NULL);
+	CHECK_EQ(resolved_while_binding, dlsym(shim, "cuUserObjectRelease"));
+}
+
 static void test_forward_when_driver_lacks_it_then_not_found(void)
 {
 	open_shim();
@@ -107,7 +143,6 @@ static void test_forward_when_driver_is_the_shim_then_no_device(void)
 static void test_resolve_when_found_then_ours_of_that_name(void)
 {
 	CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
-	__typeof__(&cuGetProcAddress_v2) resolve;
 	void *function = (void *)1;
 
 	open_shim();
@@ -278,6 +313,7 @@ int main(void)
 	setenv("GPUPRES_SOCKET", "/nonexistent/shim.sock", 1);
 	in_a_process(test_forward_when_first_call_then_all_arguments_arrive);
 	in_a_process(test_forward_when_threads_call_first_then_bound_once);
+	in_a_process(test_resolve_when_other_thread_binds_then_ours);
 	in_a_process(test_forward_when_driver_lacks_it_then_not_found);
 	in_a_process(test_forward_when_no_driver_then_no_device);
 	in_a_process(test_forward_when_driver_is_the_shim_then_no_device);
