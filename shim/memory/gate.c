@@ -7,14 +7,7 @@
 
 void gp_gate_init(struct gp_gate *g)
 {
-	pthread_condattr_t attr;
-
-	*g = (struct gp_gate){ 0 };
-	pthread_mutex_init(&g->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&g->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	*g = (struct gp_gate)GP_GATE_INIT;
 }
 
 static void gate_wait_open(struct gp_gate *g)
@@ -85,7 +78,7 @@ int gp_gate_close(struct gp_gate *g, unsigned int timeout_ms, struct gp_err *err
 	pthread_mutex_lock(&g->lock);
 	g->closed = true;
 	while (g->inside && r != ETIMEDOUT)
-		r = pthread_cond_timedwait(&g->changed, &g->lock, &ts);
+		r = pthread_cond_clockwait(&g->changed, &g->lock, CLOCK_MONOTONIC, &ts);
 	r = 0;
 	if (g->inside) {
 		r = gp_err_set(err, -EBUSY, "%s did not end within %u ms", gate_some_name(g),

@@ -22,6 +22,12 @@ struct gp_gate {
 	const char *names[GP_GATE_NAMED];
 };
 
+/* Open, for a gate that must work before any code has run. */
+#define GP_GATE_INIT                                                                               \
+	{                                                                                          \
+		.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER             \
+	}
+
 void gp_gate_init(struct gp_gate *gate);
 
 /* Blocks while closed; signals do not end the wait. @name must be a literal. For gp_gate_leave. */

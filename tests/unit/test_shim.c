@@ -132,6 +132,8 @@ static void app_start(void)
 	CUmodule module;
 
 	open_driver("TEST_SHIM");
+	/* Too early: refused, and without effect on what follows. */
+	CHECK(cu.cuStreamCreate(&(CUstream){ 0 }, 0) != CUDA_SUCCESS);
 	OK(cuInit(0));
 	OK(cuDevicePrimaryCtxRetain(&app_context, 0));
 	OK(cuCtxSetCurrent(app_context));
