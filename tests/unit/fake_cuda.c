@@ -15,7 +15,7 @@
 
 static struct {
 	int capturing, n_synchronised, n_mapped;
-	void (*on_export)(void), (*on_bind)(void);
+	void (*hooks[FAKE_EVENTS_])(void);
 	CUdeviceptr next;
 } fake = { .next = FAKE_BASE };
 
@@ -29,14 +29,15 @@ int fake_n_mapped(void)
 	return fake.n_mapped;
 }
 
-void fake_on_export(void (*hook)(void))
+void fake_on(enum fake_event event, void (*hook)(void))
 {
-	fake.on_export = hook;
+	fake.hooks[event] = hook;
 }
 
-void fake_on_bind(void (*hook)(void))
+static void fake_happens(enum fake_event event)
 {
-	fake.on_bind = hook;
+	if (fake.hooks[event])
+		fake.hooks[event]();
 }
 
 CUresult cuInit(unsigned int flags)
@@ -47,6 +48,12 @@ CUresult cuInit(unsigned int flags)
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
 	*ret = (CUcontext)&fake;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+	fake_happens(FAKE_DESTROY);
 	return CUDA_SUCCESS;
 }
 
@@ -77,6 +84,7 @@ CUresult cuCtxSynchronize(void)
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
 	fake.capturing = 1;
+	fake_happens(FAKE_CAPTURE);
 	return CUDA_SUCCESS;
 }
 
@@ -133,8 +141,7 @@ CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *acc
 CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
 				      CUmemAllocationHandleType type, unsigned long long flags)
 {
-	if (fake.on_export)
-		fake.on_export();
+	fake_happens(FAKE_EXPORT);
 	*(int *)ret = (int)syscall(SYS_memfd_create, "fake", 0);
 	return CUDA_SUCCESS;
 }
@@ -177,8 +184,7 @@ static CUresult fake_exchange_mode(CUstreamCaptureMode *mode)
 
 static __typeof__(&fake_exchange_mode) fake_resolve_exchange_mode(void)
 {
-	if (fake.on_bind)
-		fake.on_bind();
+	fake_happens(FAKE_BIND);
 	return fake_exchange_mode;
 }
 

@@ -106,7 +106,7 @@ static void test_resolve_when_other_thread_binds_then_ours(void)
 	open_shim();
 	resolve = SHIM(cuGetProcAddress_v2);
 	sem_init(&resolved, 0, 0);
-	FAKE(fake_on_bind)(resolve_while_binding);
+	FAKE(fake_on)(FAKE_BIND, resolve_while_binding);
 	CHECK_EQ(SHIM(cuInit)(0), CUDA_SUCCESS);
 	pthread_join(resolver, NULL);
 	CHECK_EQ(resolved_while_binding, dlsym(shim, "cuUserObjectRelease"));
@@ -232,6 +232,56 @@ static void test_free_when_stream_is_captured_then_deferred(void)
 	CHECK_EQ(mapped(), 0);
 }
 
+static CUdeviceptr freed;
+
+static void free_now(void)
+{
+	CHECK_EQ(SHIM(cuMemFree_v2)(freed), CUDA_SUCCESS);
+}
+
+static void test_free_when_capture_begins_then_deferred(void)
+{
+	CUgraph graph;
+
+	open_managed();
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&freed, 2 * MIB), CUDA_SUCCESS);
+	FAKE(fake_on)(FAKE_CAPTURE, free_now);
+	CHECK_EQ(SHIM(cuStreamBeginCapture_v2)((CUstream)5, CU_STREAM_CAPTURE_MODE_RELAXED),
+		 CUDA_SUCCESS);
+	CHECK_EQ(FAKE(fake_n_synchronised)(), 0);
+	CHECK_EQ(SHIM(cuStreamEndCapture)((CUstream)5, &graph), CUDA_SUCCESS);
+}
+
+/* Every thread has a stream of its own that is known to all by one handle. */
+static void test_free_when_one_of_two_captures_ends_then_deferred(void)
+{
+	CUgraph graph;
+
+	open_managed();
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&freed, 2 * MIB), CUDA_SUCCESS);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(SHIM(cuStreamBeginCapture_v2)(CU_STREAM_PER_THREAD,
+						       CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+			 CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuStreamEndCapture)(CU_STREAM_PER_THREAD, &graph), CUDA_SUCCESS);
+	free_now();
+	CHECK_EQ(FAKE(fake_n_synchronised)(), 0);
+	CHECK_EQ(SHIM(cuStreamEndCapture)(CU_STREAM_PER_THREAD, &graph), CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&freed, 2 * MIB), CUDA_SUCCESS);
+	CHECK_EQ(FAKE(fake_n_synchronised)(), 1);
+	CHECK_EQ(FAKE(fake_n_mapped)(), 1);
+}
+
+/* Sizes that cannot be rounded up are nothing to ask the daemon about. */
+static void test_alloc_when_size_is_absurd_then_driver_answers(void)
+{
+	CUdeviceptr at;
+
+	setenv("GPUPRES_ALLOC_WAIT", "1", 1);
+	open_managed();
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&at, SIZE_MAX), CUDA_ERROR_NOT_FOUND);
+}
+
 static sem_t export_began, export_may_end;
 
 static void hold_first_export(void)
@@ -269,7 +319,7 @@ static void test_free_when_slab_is_exported_then_new_block_stays(void)
 	open_managed();
 	sem_init(&export_began, 0, 0);
 	sem_init(&export_may_end, 0, 0);
-	FAKE(fake_on_export)(hold_first_export);
+	FAKE(fake_on)(FAKE_EXPORT, hold_first_export);
 	for (int i = 0; i < 4; i++)
 		CHECK_EQ(SHIM(cuMemAlloc_v2)(&first[i], MIB / 2), CUDA_SUCCESS);
 	CHECK_EQ(SHIM(cuMemAlloc_v2)(&second[0], MIB / 2), CUDA_SUCCESS);
@@ -319,6 +369,9 @@ int main(void)
 	in_a_process(test_forward_when_driver_is_the_shim_then_no_device);
 	in_a_process(test_resolve_when_found_then_ours_of_that_name);
 	in_a_process(test_free_when_stream_is_captured_then_deferred);
+	in_a_process(test_free_when_capture_begins_then_deferred);
+	in_a_process(test_free_when_one_of_two_captures_ends_then_deferred);
+	in_a_process(test_alloc_when_size_is_absurd_then_driver_answers);
 	in_a_process(test_free_when_slab_is_exported_then_new_block_stays);
 	return 0;
 }
