@@ -403,23 +403,34 @@ bool gp_extents_has_deferred(struct gp_extents *x)
 	return any;
 }
 
-/* Lock held. One extent of @context, or NULL. */
-static struct gp_extent *extents_of_context(const struct gp_extents *x, CUcontext context)
+uint64_t gp_extents_next_id(struct gp_extents *x)
 {
-	for (size_t i = 0; i < x->n; i++) {
-		if (x->sorted[i]->context == context)
-			return x->sorted[i];
+	uint64_t id;
+
+	pthread_mutex_lock(&x->lock);
+	id = x->next_id;
+	pthread_mutex_unlock(&x->lock);
+	return id;
+}
+
+/* Lock held. One extent of @context that is older than @next_id, or NULL. */
+static struct gp_extent *extents_of_context(const struct gp_extents *x, CUcontext context,
+					    uint64_t next_id)
+{
+	for (size_t i = 0; i < x->n && x->by_id[i]->id < next_id; i++) {
+		if (x->by_id[i]->context == context)
+			return x->by_id[i];
 	}
 	return NULL;
 }
 
-void gp_extents_drop_context(struct gp_extents *x, CUcontext context)
+void gp_extents_drop_context(struct gp_extents *x, CUcontext context, uint64_t next_id)
 {
 	struct gp_extent *gone;
 
 	do {
 		pthread_mutex_lock(&x->lock);
-		while ((gone = extents_of_context(x, context)) && gone == x->pinned)
+		while ((gone = extents_of_context(x, context, next_id)) && gone == x->pinned)
 			pthread_cond_wait(&x->unpinned, &x->lock);
 		if (gone)
 			extents_remove(x, gone);

@@ -101,8 +101,14 @@ CUresult gp_extents_defer(struct gp_extents *x, uint64_t address);
 bool gp_extents_deferred_take(struct gp_extents *x, uint64_t *ret_address);
 bool gp_extents_has_deferred(struct gp_extents *x);
 
-/* Inside the gate: a context has ended, and with it what was allocated in it. */
-void gp_extents_drop_context(struct gp_extents *x, CUcontext context);
+/* Every extent that exists now has an id below this; every later one has not. */
+uint64_t gp_extents_next_id(struct gp_extents *x);
+
+/*
+ * Inside the gate: a context has ended, and with it what was allocated in it. Extents from @next_id
+ * on are of another context that was given the same handle meanwhile.
+ */
+void gp_extents_drop_context(struct gp_extents *x, CUcontext context, uint64_t next_id);
 
 void gp_extents_summary(struct gp_extents *x, struct gp_extents_summary *ret);
 

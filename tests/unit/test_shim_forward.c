@@ -232,6 +232,13 @@ static void test_free_when_stream_is_captured_then_deferred(void)
 	CHECK_EQ(mapped(), 0);
 }
 
+static bool is_allocated(CUdeviceptr at)
+{
+	CUdeviceptr start;
+
+	return SHIM(cuMemGetAddressRange_v2)(&start, NULL, at) == CUDA_SUCCESS && start == at;
+}
+
 static CUdeviceptr freed;
 
 static void free_now(void)
@@ -272,6 +279,27 @@ static void test_free_when_one_of_two_captures_ends_then_deferred(void)
 	CHECK_EQ(FAKE(fake_n_mapped)(), 1);
 }
 
+static CUdeviceptr next_owned;
+
+static void alloc_now(void)
+{
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&next_owned, 2 * MIB), CUDA_SUCCESS);
+}
+
+/* Another thread makes a context, which is given the handle of the one that just ended. */
+static void test_destroy_when_handle_is_reused_then_new_memory_stays(void)
+{
+	CUcontext context;
+
+	open_managed();
+	CHECK_EQ(SHIM(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&freed, 2 * MIB), CUDA_SUCCESS);
+	FAKE(fake_on)(FAKE_DESTROY, alloc_now);
+	CHECK_EQ(SHIM(cuCtxDestroy_v2)(context), CUDA_SUCCESS);
+	CHECK(!is_allocated(freed));
+	CHECK(is_allocated(next_owned));
+}
+
 /* Sizes that cannot be rounded up are nothing to ask the daemon about. */
 static void test_alloc_when_size_is_absurd_then_driver_answers(void)
 {
@@ -292,13 +320,6 @@ static void hold_first_export(void)
 		return;
 	sem_post(&export_began);
 	sem_wait(&export_may_end);
-}
-
-static bool is_allocated(CUdeviceptr at)
-{
-	CUdeviceptr start;
-
-	return SHIM(cuMemGetAddressRange_v2)(&start, NULL, at) == CUDA_SUCCESS && start == at;
 }
 
 static void *free_one(void *arg)
@@ -371,6 +392,7 @@ int main(void)
 	in_a_process(test_free_when_stream_is_captured_then_deferred);
 	in_a_process(test_free_when_capture_begins_then_deferred);
 	in_a_process(test_free_when_one_of_two_captures_ends_then_deferred);
+	in_a_process(test_destroy_when_handle_is_reused_then_new_memory_stays);
 	in_a_process(test_alloc_when_size_is_absurd_then_driver_answers);
 	in_a_process(test_free_when_slab_is_exported_then_new_block_stays);
 	return 0;
