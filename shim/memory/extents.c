@@ -29,6 +29,8 @@ void gp_extents_init(struct gp_extents *x)
 void gp_extents_lock_all(struct gp_extents *x)
 {
 	pthread_mutex_lock(&x->lock);
+	while (x->pinned)
+		pthread_cond_wait(&x->unpinned, &x->lock);
 }
 
 void gp_extents_unlock_all(struct gp_extents *x)

@@ -141,8 +141,8 @@ CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *acc
 CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
 				      CUmemAllocationHandleType type, unsigned long long flags)
 {
-	fake_happens(FAKE_EXPORT);
 	*(int *)ret = (int)syscall(SYS_memfd_create, "fake", 0);
+	fake_happens(FAKE_EXPORT);
 	return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 #include "tests/unit/check.h"
 #include "tests/unit/fake_cuda.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -88,17 +89,22 @@ static void *resolve_one(void *arg)
 	return NULL;
 }
 
-/* Gives another thread the time to overtake the binding, were it able to. */
-static void resolve_while_binding(void)
+/* Gives another thread the time to post what it must not post yet. */
+static void wait_in_vain(sem_t *sem)
 {
 	struct timespec until;
 
-	CHECK_EQ(pthread_create(&resolver, NULL, resolve_one, &resolved_while_binding), 0);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_nsec += 50 * 1000000;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	(void)sem_timedwait(&resolved, &until);
+	(void)sem_timedwait(sem, &until);
+}
+
+static void resolve_while_binding(void)
+{
+	CHECK_EQ(pthread_create(&resolver, NULL, resolve_one, &resolved_while_binding), 0);
+	wait_in_vain(&resolved);
 }
 
 static void test_resolve_when_other_thread_binds_then_ours(void)
@@ -361,6 +367,60 @@ static void test_free_when_slab_is_exported_then_new_block_stays(void)
 	CHECK_EQ(FAKE(fake_n_mapped)(), 2);
 }
 
+static int n_exported_fds(void)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	const struct dirent *e;
+	int n = 0;
+
+	CHECK(fds);
+	while ((e = readdir(fds))) {
+		char target[64] = "";
+
+		n += readlinkat(dirfd(fds), e->d_name, target, sizeof(target) - 1) > 0 &&
+		     strstr(target, "memfd:fake");
+	}
+	closedir(fds);
+	return n;
+}
+
+static sem_t forked;
+
+static void *fork_one(void *arg)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(n_exported_fds());
+	sem_post(&forked);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status));
+	*(int *)arg = WEXITSTATUS(status);
+	return NULL;
+}
+
+static void test_fork_when_exporting_then_child_keeps_no_memory(void)
+{
+	CUdeviceptr at[2];
+	pthread_t thread;
+	int n = -1;
+
+	open_managed();
+	sem_init(&forked, 0, 0);
+	sem_init(&export_began, 0, 0);
+	sem_init(&export_may_end, 0, 0);
+	FAKE(fake_on)(FAKE_EXPORT, hold_first_export);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(SHIM(cuMemAlloc_v2)(&at[i], 2 * MIB), CUDA_SUCCESS);
+	sem_wait(&export_began);
+	CHECK_EQ(pthread_create(&thread, NULL, fork_one, &n), 0);
+	wait_in_vain(&forked);
+	sem_post(&export_may_end);
+	pthread_join(thread, NULL);
+	CHECK_EQ(n, 0);
+}
+
 static void in_a_process(void (*test)(void))
 {
 	int status;
@@ -395,5 +455,6 @@ int main(void)
 	in_a_process(test_destroy_when_handle_is_reused_then_new_memory_stays);
 	in_a_process(test_alloc_when_size_is_absurd_then_driver_answers);
 	in_a_process(test_free_when_slab_is_exported_then_new_block_stays);
+	in_a_process(test_fork_when_exporting_then_child_keeps_no_memory);
 	return 0;
 }
