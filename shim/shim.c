@@ -35,7 +35,9 @@ static void shim_fork_child(void)
 
 	gp_extents_unlock_all(&gp_shim.extents);
 	gp_control_unlock_all(&gp_shim.control);
+	/* Other threads of the parent may have held the locks of these. */
 	gp_gate_init(&gp_shim.gate);
+	gp_captures_init(&gp_shim.captures);
 	if (!was_managed)
 		return;
 	atomic_store(&gp_shim.managed, false);
