@@ -14,6 +14,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -416,16 +417,44 @@ static int world_ioctl(int fd, unsigned long request, void *arg)
 	return gp_rm_watch_ioctl(w.watch, fd, request, arg);
 }
 
+/* The patch left nothing writable of what was read-only after relocation. */
+static int check_relro(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+	const struct link_map *map = arg;
+
+	for (size_t i = 0; info->dlpi_addr == map->l_addr && i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uintptr_t end = (info->dlpi_addr + p->p_vaddr + p->p_memsz) & ~4095ull;
+		unsigned long start, stop;
+		char line[512], perms[8];
+		FILE *maps;
+
+		if (p->p_type != PT_GNU_RELRO)
+			continue;
+		CHECK((maps = fopen("/proc/self/maps", "r")));
+		while (fgets(line, sizeof(line), maps)) {
+			CHECK_EQ(sscanf(line, "%lx-%lx %7s", &start, &stop, perms), 3);
+			if (start < end && stop > info->dlpi_addr + p->p_vaddr)
+				CHECK_STR(perms, "r--p");
+		}
+		fclose(maps);
+	}
+	return 0;
+}
+
 /* A context of our own on the device, whose subdevice we freeze others through. */
 static void world_open_device(void)
 {
 	void *handle = open_driver("GPUPRES_DRIVER");
 	gp_rm_ioctl_fn rm = (gp_rm_ioctl_fn)dlsym(handle, "rm_ioctl");
+	struct link_map *map;
 	CUcontext context;
 	struct gp_err err;
 
 	CHECK(rm && (w.watch = gp_rm_watch_new(rm)));
 	CHECK_EQ(gp_got_patch(handle, "ioctl", (void *)world_ioctl, &err), 0);
+	CHECK_EQ(dlinfo(handle, RTLD_DI_LINKMAP, &map), 0);
+	dl_iterate_phdr(check_relro, map);
 	OK(cuInit(0));
 	OK(cuDevicePrimaryCtxRetain(&context, 0));
 	OK(cuCtxSetCurrent(context));
