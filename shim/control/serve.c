@@ -102,6 +102,11 @@ static bool serve_recreate(struct gp_control *c, const struct gp_wire_msg *m)
 	size_t n;
 
 	gp_wire_init_reply(&reply, GP_WIRE_RECREATED, m);
+	/* After RECREATED there is no way back: memory that is not filled then ends the job. */
+	if (c->to_mover.fd < 0) {
+		gp_err_set(&err, -ENOTCONN, "no link to the mover");
+		return serve_error(c, m, &err);
+	}
 	if (gp_move_recreate(&gp_shim.extents, &ids, &n, &reply.recreated.bytes, &err) < 0)
 		return serve_error(c, m, &err);
 	c->unrestored |= n > 0;

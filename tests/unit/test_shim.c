@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -302,8 +303,21 @@ static void app_simple(int sock)
 	}
 }
 
-/* More extents than one message takes. */
-static void app_many(int sock)
+/* Leaves room for four more fds. */
+static void app_limit_fds(void)
+{
+	struct rlimit files;
+	int lowest = dup(0);
+
+	CHECK(lowest >= 0);
+	close(lowest);
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+	files.rlim_cur = (rlim_t)lowest + 4;
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+}
+
+/* More extents than one message takes, or than there are fds for. */
+static void app_many(int sock, bool few_fds)
 {
 	CUdeviceptr at[MANY];
 
@@ -313,6 +327,8 @@ static void app_many(int sock)
 		OK(cuMemsetD32_v2(at[i], PATTERN + i, MIB / 4));
 	}
 	OK(cuCtxSynchronize());
+	if (few_fds)
+		app_limit_fds();
 	say(sock, 1);
 	CHECK_EQ(hear(sock), 2);
 	for (uint32_t i = 0; i < MANY; i++) {
@@ -369,7 +385,9 @@ static void app_churn(int sock)
 static int app_main(const char *what, int sock)
 {
 	if (!strcmp(what, "many"))
-		app_many(sock);
+		app_many(sock, false);
+	else if (!strcmp(what, "few-fds"))
+		app_many(sock, true);
 	else if (!strcmp(what, "churn"))
 		app_churn(sock);
 	else if (!strcmp(what, "swap"))
@@ -935,11 +953,11 @@ static void world_restore(void)
 	w.epoch++;
 }
 
-static void test_shim_when_extents_are_many_then_all_move(void)
+static void move_many(const char *app)
 {
 	uint64_t n;
 
-	world_start_app("many");
+	world_start_app(app);
 	world_welcome();
 	CHECK_EQ(hear(w.talk), 1);
 	CHECK_EQ(world_evict(&n), 2 * MANY * MIB);
@@ -954,6 +972,16 @@ static void test_shim_when_extents_are_many_then_all_move(void)
 	}
 	say(w.talk, 4);
 	world_end_app();
+}
+
+static void test_shim_when_extents_are_many_then_all_move(void)
+{
+	move_many("many");
+}
+
+static void test_shim_when_fds_run_out_then_moves_in_smaller_parts(void)
+{
+	move_many("few-fds");
 }
 
 static void test_shim_when_threads_allocate_then_every_cycle_is_exact(void)
@@ -1061,6 +1089,7 @@ int main(int argc, char **argv)
 	test_shim_when_forked_then_child_is_inert();
 	test_shim_when_scratched_then_can_end();
 	test_shim_when_extents_are_many_then_all_move();
+	test_shim_when_fds_run_out_then_moves_in_smaller_parts();
 	test_shim_when_threads_allocate_then_every_cycle_is_exact();
 	test_shim_when_locked_then_exit_waits_for_unlock();
 	test_shim_when_link_is_replaced_while_sending_then_lives();
