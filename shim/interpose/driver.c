@@ -112,7 +112,9 @@ static int interpose_ioctl(int fd, unsigned long request, void *arg)
 {
 	int r = gp_rm_watch_ioctl(gp_shim.interpose.watch, fd, request, arg);
 
-	gp_control_note_ioctl(&gp_shim.control, request);
+	/* A call that failed changed nothing, and its errno is the driver's to see. */
+	if (r >= 0)
+		gp_control_note_ioctl(&gp_shim.control, request);
 	return r;
 }
 
