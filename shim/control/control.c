@@ -306,9 +306,8 @@ static void control_lost(struct gp_control *c)
 		return;
 	}
 	gp_log(GP_LOG_ERR, "daemon-lost",
-	       "extents=%u missing=%u effect=\"this program stands still: the memory that was "
-	       "taken "
-	       "away is gone with the daemon\"",
+	       "extents=%u missing=%u effect=\"this program stands still: what was in the memory "
+	       "that was taken away is gone with the daemon\"",
 	       s.n, s.n_released);
 	gp_gate_abandon(&gp_shim.gate);
 }

@@ -91,7 +91,10 @@ static bool serve_release(struct gp_control *c, const struct gp_wire_msg *m)
 		reply.released.bytes += bytes;
 		reply.released.n += bytes > 0;
 	}
-	return failed ? serve_error(c, m, &err) : gp_control_send(c, &reply);
+	/* What is away must be known to be so, also when the rest is not. */
+	if (!gp_control_send(c, &reply))
+		return false;
+	return !failed || serve_error(c, m, &err);
 }
 
 static bool serve_recreate(struct gp_control *c, const struct gp_wire_msg *m)

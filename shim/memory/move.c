@@ -148,11 +148,11 @@ int gp_move_release(struct gp_extents *x, uint64_t id, uint64_t *ret_bytes, stru
 				  (unsigned long long)id, r);
 	/* Unmapped is gone for the process whatever the release answers. */
 	e->state = GP_EXTENT_RELEASED;
+	*ret_bytes = e->bytes;
 	r = GP_DRIVER(cuMemRelease)(e->handle);
 	if (r != CUDA_SUCCESS)
 		return gp_err_set(err, -EIO, "cannot release extent %llu: driver error %d",
 				  (unsigned long long)id, r);
-	*ret_bytes = e->bytes;
 	return 0;
 }
 

@@ -34,7 +34,8 @@ void gp_move_limit(struct gp_extents *x, size_t n);
 
 /*
  * gives up our hold on the memory of extent @id. *@ret_bytes is 0 if
- * it is unknown or already away. -EIO: the driver refused, it stays as it was.
+ * it is unknown or already away. -EIO: the driver refused; the extent stays as it was, and
+ * *@ret_bytes is 0, or it is unmapped but its memory not free.
  */
 gp_must_check int gp_move_release(struct gp_extents *x, uint64_t id, uint64_t *ret_bytes,
 				  struct gp_err *err);
