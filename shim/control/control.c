@@ -137,10 +137,13 @@ static void control_await(struct gp_control *c, const struct gp_need *need)
 {
 	struct timespec ts = { (time_t)(need->deadline_ns / GP_NS_PER_SEC),
 			       (long)(need->deadline_ns % GP_NS_PER_SEC) };
-	int r = 0;
+	int r = 0, state;
 
+	/* A thread that is cancelled in here would leave @need in the list, and the lock taken. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	while (!need->answered && c->connected && r != ETIMEDOUT)
 		r = pthread_cond_timedwait(&c->answered, &c->lock, &ts);
+	pthread_setcancelstate(state, NULL);
 }
 
 bool gp_control_need(struct gp_control *c, struct gp_need *need)

@@ -10,10 +10,20 @@ void gp_gate_init(struct gp_gate *g)
 	*g = (struct gp_gate)GP_GATE_INIT;
 }
 
+/* A thread that is cancelled in here would keep the lock. */
+static void gate_wait(struct gp_gate *g)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_cond_wait(&g->changed, &g->lock);
+	pthread_setcancelstate(state, NULL);
+}
+
 static void gate_wait_open(struct gp_gate *g)
 {
 	while (g->closed)
-		pthread_cond_wait(&g->changed, &g->lock);
+		gate_wait(g);
 }
 
 int gp_gate_enter(struct gp_gate *g, const char *name)
@@ -55,7 +65,7 @@ void gp_gate_pass_to_exit(struct gp_gate *g)
 {
 	pthread_mutex_lock(&g->lock);
 	while (g->closed && !g->abandoned)
-		pthread_cond_wait(&g->changed, &g->lock);
+		gate_wait(g);
 	pthread_mutex_unlock(&g->lock);
 }
 

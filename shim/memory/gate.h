@@ -30,7 +30,7 @@ struct gp_gate {
 
 void gp_gate_init(struct gp_gate *gate);
 
-/* Blocks while closed; signals do not end the wait. @name must be a literal. For gp_gate_leave. */
+/* Blocks while closed; neither signals nor pthread_cancel end the wait. @name must be a literal. For gp_gate_leave. */
 int gp_gate_enter(struct gp_gate *gate, const char *name);
 void gp_gate_leave(struct gp_gate *gate, int place);
 
