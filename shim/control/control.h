@@ -8,8 +8,8 @@
  * State, seen by the control thread:
  *   open -> locked [LOCK]; locked -> open [UNLOCK, or its own thaw after the daemon is lost]
  *   any -> lost [the connection ended]: open goes on unmanaged; locked with its memory thaws itself
- *   after a grace; locked without memory, or with memory whose bytes may not be back, stays so: only
- *   the daemon can bring them back.
+ *   after a grace; locked without memory, or with memory whose bytes may not be back, stays so:
+ *   only the daemon can bring them back.
  */
 #include "base/err.h"
 #include "base/list.h"

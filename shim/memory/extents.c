@@ -72,7 +72,7 @@ static struct gp_extent *extents_lookup(const struct gp_extents *x, uint64_t add
 	return i < x->n && x->sorted[i]->address <= address ? x->sorted[i] : NULL;
 }
 
-/* As extents_lookup, for an extent of one allocation that is to go: waits until it is not pinned. */
+/* As extents_lookup; waits until an extent that is one allocation is not pinned. */
 static struct gp_extent *extents_lookup_unpinned(struct gp_extents *x, uint64_t address)
 {
 	struct gp_extent *e;

@@ -35,7 +35,7 @@ struct gp_extent {
 	CUcontext context;		     /* it ends with its context, as cuMemAlloc's does */
 	CUdevice device;
 	enum gp_extent_state state;
-	int fd; /* of the exported handle; -1 = none */
+	int fd;		      /* of the exported handle; -1 = none */
 	struct gp_slab *slab; /* NULL: one allocation */
 };
 

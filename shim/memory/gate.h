@@ -23,14 +23,14 @@ struct gp_gate {
 };
 
 /* Open, for a gate that must work before any code has run. */
-#define GP_GATE_INIT                                                                               \
-	{                                                                                          \
-		.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER             \
-	}
+#define GP_GATE_INIT { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER }
 
 void gp_gate_init(struct gp_gate *gate);
 
-/* Blocks while closed; neither signals nor pthread_cancel end the wait. @name must be a literal. For gp_gate_leave. */
+/*
+ * Blocks while closed; neither signals nor pthread_cancel end the wait. @name must be a literal.
+ * The result is for gp_gate_leave.
+ */
 int gp_gate_enter(struct gp_gate *gate, const char *name);
 void gp_gate_leave(struct gp_gate *gate, int place);
 

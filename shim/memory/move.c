@@ -205,8 +205,7 @@ int gp_move_recreate(struct gp_extents *x, uint64_t **ret_ids, size_t *ret_n, ui
 
 		if (refused != CUDA_SUCCESS) {
 			move_undo(x, ids, i);
-			return gp_err_set(err,
-					  refused == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO,
+			return gp_err_set(err, refused == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO,
 					  "no device memory for extent %zu of %zu (%llu bytes): "
 					  "driver error %d",
 					  i + 1, n, (unsigned long long)e->bytes, refused);
