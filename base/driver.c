@@ -20,7 +20,7 @@ static const char *const driver_folders[] = {
 
 int gp_driver_find(char *buf, size_t buf_bytes, struct gp_err *err)
 {
-	const char *given = getenv("GPUPRES_DRIVER");
+	const char *given = secure_getenv("GPUPRES_DRIVER");
 	char path[PATH_MAX], real[PATH_MAX];
 
 	if (given && *given) {

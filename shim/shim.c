@@ -5,7 +5,10 @@
 
 #include <stdlib.h>
 
-struct gp_shim gp_shim = { .bound = PTHREAD_ONCE_INIT, .started = PTHREAD_ONCE_INIT };
+/* Functions that go through the gate may be the very first to be called: it is ready by itself. */
+struct gp_shim gp_shim = { .bound = PTHREAD_ONCE_INIT,
+			   .started = PTHREAD_ONCE_INIT,
+			   .gate = GP_GATE_INIT };
 
 __attribute__((visibility("default"))) const char gpupres_shim_version[] = GP_VERSION;
 
@@ -32,7 +35,9 @@ static void shim_fork_child(void)
 
 	gp_extents_unlock_all(&gp_shim.extents);
 	gp_control_unlock_all(&gp_shim.control);
+	/* Other threads of the parent may have held the locks of these. */
 	gp_gate_init(&gp_shim.gate);
+	gp_captures_init(&gp_shim.captures);
 	if (!was_managed)
 		return;
 	atomic_store(&gp_shim.managed, false);
@@ -61,7 +66,6 @@ void gp_shim_init(void)
 	if (text && gp_log_level_parse(text, &level) < 0)
 		level = GP_LOG_WARN;
 	gp_log_init("gpupres-shim", level);
-	gp_gate_init(&gp_shim.gate);
 	gp_extents_init(&gp_shim.extents);
 	gp_resident_init(&gp_shim.resident);
 	gp_captures_init(&gp_shim.captures);

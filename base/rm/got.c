@@ -6,12 +6,16 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#define GOT_PAGE_BYTES 4096ull /* x86-64 */
+
 struct got_object {
 	uintptr_t base;
+	uintptr_t relro_start, relro_end; /* pages that are read-only after relocation */
 	const Elf64_Sym *symbols;
 	const char *strings;
 	struct {
@@ -20,10 +24,30 @@ struct got_object {
 	} plt, data;
 };
 
+/* Called for every loaded object; the one at @arg's base is ours. */
+static int got_find_relro(struct dl_phdr_info *info, size_t info_bytes, void *arg)
+{
+	struct got_object *o = arg;
+
+	if (info->dlpi_addr != o->base)
+		return 0;
+	for (size_t i = 0; i < info->dlpi_phnum; i++) {
+		const Elf64_Phdr *p = &info->dlpi_phdr[i];
+
+		if (p->p_type != PT_GNU_RELRO)
+			continue;
+		/* Both rounded down, as ld.so does: it protects whole pages only. */
+		o->relro_start = (o->base + p->p_vaddr) & ~(GOT_PAGE_BYTES - 1);
+		o->relro_end = (o->base + p->p_vaddr + p->p_memsz) & ~(GOT_PAGE_BYTES - 1);
+	}
+	return 1;
+}
+
 static struct got_object got_open(const struct link_map *map)
 {
 	struct got_object o = { .base = map->l_addr };
 
+	dl_iterate_phdr(got_find_relro, &o);
 	/* glibc has relocated the pointers of the dynamic section of every loaded object. */
 	for (const Elf64_Dyn *d = map->l_ld; d->d_tag != DT_NULL; d++) {
 		switch (d->d_tag) {
@@ -52,15 +76,22 @@ static struct got_object got_open(const struct link_map *map)
 	return o;
 }
 
-/* The slot may lie in a page that was made read-only after relocation (RELRO). */
-static int got_write(void **slot, void *value, struct gp_err *err)
+/*
+ * The slot may lie in a page that was made read-only after relocation (RELRO), and is so again
+ * after the write. Any other page is left writable: lazy binding goes on writing to it.
+ */
+static int got_write(const struct got_object *o, void **slot, void *value, struct gp_err *err)
 {
-	uintptr_t page = (uintptr_t)slot & ~(uintptr_t)4095;
-
 	/* A pointer slot is 8-byte aligned and so lies in one page. */
-	if (mprotect((void *)page, 4096, PROT_READ | PROT_WRITE) < 0)
+	uintptr_t page = (uintptr_t)slot & ~(GOT_PAGE_BYTES - 1);
+	bool relro = page >= o->relro_start && page < o->relro_end;
+
+	if (relro && mprotect((void *)page, GOT_PAGE_BYTES, PROT_READ | PROT_WRITE) < 0)
 		return gp_err_sys(err, -errno, "cannot make the driver's GOT writable");
 	__atomic_store_n(slot, value, __ATOMIC_RELEASE);
+	/* A page that stays writable is less safe than it was, but works. */
+	if (relro)
+		(void)mprotect((void *)page, GOT_PAGE_BYTES, PROT_READ);
 	return 0;
 }
 
@@ -77,7 +108,7 @@ static int got_patch_table(const struct got_object *o, const Elf64_Rela *entries
 		     type != R_X86_64_64) ||
 		    s->st_shndx != SHN_UNDEF || strcmp(o->strings + s->st_name, symbol))
 			continue;
-		r = got_write((void **)(o->base + entries[i].r_offset), replacement, err);
+		r = got_write(o, (void **)(o->base + entries[i].r_offset), replacement, err);
 		if (r < 0)
 			return r;
 		n++;

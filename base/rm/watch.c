@@ -180,9 +180,12 @@ int gp_rm_watch_ioctl(struct gp_rm_watch *w, int fd, unsigned long request, void
 
 void gp_rm_watch_forget(struct gp_rm_watch *w)
 {
-	/* The parent may have held the lock at the fork. */
+	/*
+	 * A thread of the parent may have held the lock at the fork, in the middle of growing a
+	 * table: the old entries may be freed already, and are left to the child's end if not.
+	 */
 	pthread_mutex_init(&w->lock, NULL);
-	w->subdevices.n = w->groups.n = w->channels.n = 0;
+	w->subdevices = w->groups = w->channels = (struct watch_table){ 0 };
 	w->complete = true;
 	w->generation++;
 }

@@ -8,7 +8,7 @@
 
 static const char *runtime_env(const char *name)
 {
-	const char *value = getenv(name);
+	const char *value = secure_getenv(name);
 
 	return value && *value == '/' ? value : NULL;
 }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 /* The daemon welcomes a client once its devices are up, which means a faulted, pinned arena; a
@@ -252,6 +253,33 @@ int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_fds, size_t max
 	return 0;
 }
 
+/*
+ * Whoever answers will be sent the memory of this process, so it must be this user or root, or sit
+ * in a folder that only root can have made.
+ */
+static int wire_check_peer(int sock, const char *path, struct gp_err *err)
+{
+	struct ucred cred = { .uid = (uid_t)-1 };
+	char folder[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
+	socklen_t len = sizeof(cred);
+	struct stat st;
+	char *slash;
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return gp_err_sys(err, -errno, "cannot tell who serves %s", path);
+	if (cred.uid == geteuid() || cred.uid == 0)
+		return 0;
+	strcpy(folder, path); /* it fitted into a socket's address */
+	slash = strrchr(folder, '/');
+	if (slash && slash != folder) {
+		*slash = '\0';
+		if (lstat(folder, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == 0)
+			return 0;
+	}
+	return gp_err_set(err, -EPERM, "%s is served by uid %u, which is neither you nor root",
+			  path, (unsigned int)cred.uid);
+}
+
 static int wire_say_hello(int sock, uint32_t role, uint64_t job, uint32_t device,
 			  const char *program, struct gp_err *err)
 {
@@ -297,6 +325,9 @@ int gp_wire_connect(const char *path, uint32_t role, uint64_t job, uint32_t devi
 		return gp_err_sys(err, -errno, "cannot create a socket");
 	if (connect(sock, (const struct sockaddr *)&addr, sizeof(addr)) < 0)
 		return gp_err_sys(err, -errno, "cannot connect to %s", path);
+	r = wire_check_peer(sock, path, err);
+	if (r < 0)
+		return r;
 	r = wire_say_hello(sock, role, job, device, program, err);
 	if (r < 0)
 		return r;

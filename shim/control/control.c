@@ -137,10 +137,13 @@ static void control_await(struct gp_control *c, const struct gp_need *need)
 {
 	struct timespec ts = { (time_t)(need->deadline_ns / GP_NS_PER_SEC),
 			       (long)(need->deadline_ns % GP_NS_PER_SEC) };
-	int r = 0;
+	int r = 0, state;
 
+	/* A thread that is cancelled in here would leave @need in the list, and the lock taken. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	while (!need->answered && c->connected && r != ETIMEDOUT)
 		r = pthread_cond_timedwait(&c->answered, &c->lock, &ts);
+	pthread_setcancelstate(state, NULL);
 }
 
 bool gp_control_need(struct gp_control *c, struct gp_need *need)
@@ -283,6 +286,8 @@ static void control_disconnect(struct gp_control *c)
 {
 	gp_close_fd(&c->sock);
 	gp_link_close(&c->to_mover);
+	/* Nobody is left to report to: a report that stays due would keep the thread spinning. */
+	c->memory_pending = c->channels_pending = false;
 	pthread_mutex_lock(&c->lock);
 	c->connected = false;
 	pthread_cond_broadcast(&c->answered);
@@ -299,14 +304,13 @@ static void control_lost(struct gp_control *c)
 		return;
 	}
 	gp_extents_summary(&gp_shim.extents, &s);
-	if (s.n_released == 0) {
+	if (s.n_released == 0 && !c->unrestored) {
 		c->thaw_ns = gp_now_ns() + CONTROL_THAW_GRACE_NS;
 		return;
 	}
 	gp_log(GP_LOG_ERR, "daemon-lost",
-	       "extents=%u missing=%u effect=\"this program stands still: the memory that was "
-	       "taken "
-	       "away is gone with the daemon\"",
+	       "extents=%u missing=%u effect=\"this program stands still: what was in the memory "
+	       "that was taken away is gone with the daemon\"",
 	       s.n, s.n_released);
 	gp_gate_abandon(&gp_shim.gate);
 }
@@ -422,12 +426,14 @@ static void control_drain_wake(const struct gp_control *c)
 /* One round of service; false: the connection is lost. */
 static bool control_turn(struct gp_control *c, const struct pollfd *fds)
 {
-	uint64_t due = gp_link_deadline(&c->to_mover);
+	uint64_t due;
 
 	if (!control_take_notes(c))
 		return false;
 	if (fds[1].revents && !control_receive(c))
 		return false;
+	/* What was received may have replaced the link, or begun to send something else. */
+	due = gp_link_deadline(&c->to_mover);
 	if (fds[2].revents && fds[2].fd == c->to_mover.fd) {
 		if (!control_step_link(c, true))
 			return false;
@@ -570,7 +576,7 @@ void gp_control_stop(struct gp_control *c)
 		if (pthread_mutex_timedlock(&c->serving, &deadline))
 			return;
 		/* Locked again in between, unless nobody will ever unlock it. */
-		locked = c->locked && c->connected;
+		locked = c->locked && (c->connected || c->thaw_ns);
 		c->stopped = !locked;
 		pthread_mutex_unlock(&c->serving);
 	} while (locked);

@@ -8,7 +8,8 @@
  * State, seen by the control thread:
  *   open -> locked [LOCK]; locked -> open [UNLOCK, or its own thaw after the daemon is lost]
  *   any -> lost [the connection ended]: open goes on unmanaged; locked with its memory thaws itself
- *   after a grace; locked without memory stays so: only the daemon can bring it back.
+ *   after a grace; locked without memory, or with memory whose bytes may not be back, stays so:
+ *   only the daemon can bring them back.
  */
 #include "base/err.h"
 #include "base/list.h"
@@ -54,6 +55,7 @@ struct gp_control {
 	uint32_t proc;
 	uint32_t attach_cookie;
 	bool locked;
+	bool unrestored; /* since RECREATE or SCRATCH, until UNLOCK: bytes are not the program's */
 	bool export_pending;
 	bool memory_pending, channels_pending;
 	uint64_t memory_reported_ns;

@@ -38,7 +38,7 @@ void gp_link_close(struct gp_link *l)
 	gp_close_fd(&l->fd);
 }
 
-/* Fills the next message; the fds stay the extents'. */
+/* Fills the next message, with less if the process runs out of fds; they stay the extents'. */
 static int link_fill(struct gp_link *l, struct gp_extents *x, struct gp_wire_msg *m, int *fds,
 		     struct gp_err *err)
 {
@@ -49,8 +49,12 @@ static int link_fill(struct gp_link *l, struct gp_extents *x, struct gp_wire_msg
 		n = GP_WIRE_MAX_EXTENTS;
 	for (size_t i = 0; i < n; i++) {
 		r = gp_move_describe(x, l->ids[l->next + i], &m->extents.entries[i], &fds[i], err);
-		if (r < 0)
+		if (r < 0 && i == 0)
 			return r;
+		if (r < 0) {
+			gp_move_limit(x, i);
+			n = i;
+		}
 	}
 	m->extents.n = (uint32_t)n;
 	m->extents.last = l->next + n == l->n;

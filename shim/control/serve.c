@@ -91,7 +91,10 @@ static bool serve_release(struct gp_control *c, const struct gp_wire_msg *m)
 		reply.released.bytes += bytes;
 		reply.released.n += bytes > 0;
 	}
-	return failed ? serve_error(c, m, &err) : gp_control_send(c, &reply);
+	/* What is away must be known to be so, also when the rest is not. */
+	if (!gp_control_send(c, &reply))
+		return false;
+	return !failed || serve_error(c, m, &err);
 }
 
 static bool serve_recreate(struct gp_control *c, const struct gp_wire_msg *m)
@@ -102,8 +105,14 @@ static bool serve_recreate(struct gp_control *c, const struct gp_wire_msg *m)
 	size_t n;
 
 	gp_wire_init_reply(&reply, GP_WIRE_RECREATED, m);
+	/* After RECREATED there is no way back: memory that is not filled then ends the job. */
+	if (c->to_mover.fd < 0) {
+		gp_err_set(&err, -ENOTCONN, "no link to the mover");
+		return serve_error(c, m, &err);
+	}
 	if (gp_move_recreate(&gp_shim.extents, &ids, &n, &reply.recreated.bytes, &err) < 0)
 		return serve_error(c, m, &err);
+	c->unrestored |= n > 0;
 	reply.recreated.n = (uint32_t)n;
 	if (!gp_control_send(c, &reply)) {
 		free(ids);
@@ -119,6 +128,7 @@ static bool serve_scratch(struct gp_control *c, const struct gp_wire_msg *m)
 	struct gp_wire_msg reply;
 	struct gp_err err;
 
+	c->unrestored = true;
 	if (gp_move_scratch(&gp_shim.extents, &err) < 0)
 		return serve_error(c, m, &err);
 	gp_wire_init_reply(&reply, GP_WIRE_SCRATCHED, m);
@@ -138,7 +148,7 @@ static bool serve_unlock(struct gp_control *c, const struct gp_wire_msg *m)
 	}
 	if (c->locked) {
 		gp_interpose_hold(false);
-		c->locked = false;
+		c->locked = c->unrestored = false;
 		c->export_pending = true;
 		gp_gate_open(&gp_shim.gate);
 	}

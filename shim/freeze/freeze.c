@@ -134,7 +134,22 @@ enum gp_mid_kernel gp_freeze_probe(const struct gp_freeze *f, struct gp_rm_watch
 	return answer;
 }
 
-int gp_freeze_thaw(const struct gp_freeze *f, struct gp_rm_watch *watch, struct gp_err *err)
+/* One by one, which is safe for enabling; a channel that the driver does not know is gone. */
+static int freeze_enable_each(const struct gp_freeze *f, const struct gp_rm_subdevice *sub,
+			      struct gp_err *err)
+{
+	int failed = 0;
+
+	for (size_t i = 0; i < f->n; i++) {
+		int r = gp_rm_set_disabled(sub, &f->channels[i], 1, false, err);
+
+		if (r < 0 && r != -EAGAIN)
+			failed = r;
+	}
+	return failed;
+}
+
+int gp_freeze_thaw(struct gp_freeze *f, struct gp_rm_watch *watch, struct gp_err *err)
 {
 	struct gp_rm_subdevice sub;
 	int r;
@@ -144,5 +159,8 @@ int gp_freeze_thaw(const struct gp_freeze *f, struct gp_rm_watch *watch, struct 
 	r = gp_rm_watch_subdevice(watch, &sub, err);
 	if (r < 0)
 		return r;
-	return gp_rm_set_disabled(&sub, f->channels, f->n, false, err);
+	if (gp_freeze_is_stale(f, watch) && gp_freeze_load(f, watch) < 0)
+		return gp_err_set(err, -ENOMEM, "no memory for the channel table");
+	r = gp_rm_set_disabled(&sub, f->channels, f->n, false, err);
+	return r == -EAGAIN ? freeze_enable_each(f, &sub, err) : r;
 }

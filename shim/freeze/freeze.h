@@ -39,8 +39,11 @@ void gp_freeze_sample(struct gp_freeze *f, struct gp_rm_watch *watch);
 /* Reads them again, after the freeze, and compares. */
 enum gp_mid_kernel gp_freeze_probe(const struct gp_freeze *f, struct gp_rm_watch *watch);
 
-/* Puts all own channels back on the hardware. Errors as gp_rm_set_disabled. */
-gp_must_check int gp_freeze_thaw(const struct gp_freeze *f, struct gp_rm_watch *watch,
+/*
+ * Puts all own channels back on the hardware, those that are there by now: what was freed since the
+ * freeze would make the driver refuse the others. Errors as gp_rm_set_disabled, but -EAGAIN.
+ */
+gp_must_check int gp_freeze_thaw(struct gp_freeze *f, struct gp_rm_watch *watch,
 				 struct gp_err *err);
 
 #endif

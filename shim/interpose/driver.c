@@ -112,7 +112,9 @@ static int interpose_ioctl(int fd, unsigned long request, void *arg)
 {
 	int r = gp_rm_watch_ioctl(gp_shim.interpose.watch, fd, request, arg);
 
-	gp_control_note_ioctl(&gp_shim.control, request);
+	/* A call that failed changed nothing, and its errno is the driver's to see. */
+	if (r >= 0)
+		gp_control_note_ioctl(&gp_shim.control, request);
 	return r;
 }
 
@@ -137,21 +139,21 @@ static void interpose_watch(struct gp_interpose *ip)
 	}
 }
 
-static void interpose_bind_none(const char *why)
+static void interpose_bind_none(void **real_functions, const char *why)
 {
 	gp_log(GP_LOG_ERR, "no-driver", "error=\"%s\"", why);
 	for (size_t i = 0; i < GP_CU_COUNT_; i++)
-		gp_interpose_real[i] = (void *)interpose_no_device;
-	gp_interpose_real[GP_CU_cuGetErrorName] = (void *)interpose_error_name;
-	gp_interpose_real[GP_CU_cuGetErrorString] = (void *)interpose_error_string;
+		real_functions[i] = (void *)interpose_no_device;
+	real_functions[GP_CU_cuGetErrorName] = (void *)interpose_error_name;
+	real_functions[GP_CU_cuGetErrorString] = (void *)interpose_error_string;
 }
 
-static void interpose_bind_driver(struct gp_interpose *ip)
+static void interpose_bind_driver(struct gp_interpose *ip, void **real_functions)
 {
 	for (size_t i = 0; i < GP_CU_COUNT_; i++) {
 		void *real = dlsym(ip->driver, interpose_names[i]);
 
-		gp_interpose_real[i] = real ? real : (void *)interpose_not_found;
+		real_functions[i] = real ? real : (void *)interpose_not_found;
 		if (real)
 			interpose_remember(ip, real, (enum gp_cu_index)i);
 	}
@@ -160,23 +162,27 @@ static void interpose_bind_driver(struct gp_interpose *ip)
 static void interpose_bind_once(void)
 {
 	struct gp_interpose *ip = &gp_shim.interpose;
+	void *real[GP_CU_COUNT_];
 	char path[PATH_MAX];
 	struct gp_err err;
 
 	gp_shim_init();
 	if (gp_driver_find(path, sizeof(path), &err) < 0) {
-		interpose_bind_none(err.msg);
+		interpose_bind_none(real, err.msg);
 	} else if (!(ip->driver = dlopen(path, RTLD_NOW | RTLD_LOCAL))) {
-		interpose_bind_none(dlerror());
+		interpose_bind_none(real, dlerror());
 	} else if (dlsym(ip->driver, "gpupres_shim_version")) {
 		interpose_bind_none(
-			"GPUPRES_DRIVER names gpupres' own libcuda.so.1: name NVIDIA's");
+			real, "GPUPRES_DRIVER names gpupres' own libcuda.so.1: name NVIDIA's");
 	} else {
-		interpose_bind_driver(ip);
+		interpose_bind_driver(ip, real);
 		interpose_watch(ip);
 	}
-	for (size_t i = 0; i < GP_CU_COUNT_; i++)
-		__atomic_store_n(&gp_interpose_table[i], gp_interpose_real[i], __ATOMIC_RELEASE);
+	/* Last: our wrappers in other threads do not wait for us once they find a real function. */
+	for (size_t i = 0; i < GP_CU_COUNT_; i++) {
+		__atomic_store_n(&gp_interpose_real[i], real[i], __ATOMIC_RELEASE);
+		__atomic_store_n(&gp_interpose_table[i], real[i], __ATOMIC_RELEASE);
+	}
 }
 
 void gp_interpose_bind(void)

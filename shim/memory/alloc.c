@@ -110,7 +110,8 @@ static CUresult alloc_managed(CUdeviceptr *ret_address, size_t bytes)
 
 	if (gp_extents_has_deferred(&gp_shim.extents))
 		alloc_flush_deferred();
-	if (!alloc_place(&context, &device))
+	/* Too large to be rounded up, and so to be anything but an error: the driver's. */
+	if (need.bytes < bytes || !alloc_place(&context, &device))
 		return alloc_from_driver(ret_address, bytes);
 	do {
 		int place = gp_gate_enter(&gp_shim.gate, "cuMemAlloc_v2");

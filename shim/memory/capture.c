@@ -30,6 +30,19 @@ static void captures_begin(struct gp_captures *c, CUstream stream)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* One capture of a stream: the handle of the per-thread stream means another one in each thread. */
+static void captures_end_one(struct gp_captures *c, CUstream stream)
+{
+	pthread_mutex_lock(&c->lock);
+	for (unsigned int i = 0; i < c->n; i++) {
+		if (c->streams[i] == stream) {
+			c->streams[i] = c->streams[--c->n];
+			break;
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
 void gp_captures_end(struct gp_captures *c, CUstream stream)
 {
 	pthread_mutex_lock(&c->lock);
@@ -40,15 +53,22 @@ void gp_captures_end(struct gp_captures *c, CUstream stream)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* Begin and end in all variants of the entry points. */
+/*
+ * Begin and end in all variants of the entry points. It is noted before it begins, so that no other
+ * thread's free synchronises in between.
+ */
 #define CAPTURE_BEGIN(name, params, args)                                                          \
 	CUresult gp_wrap_##name params;                                                            \
 	CUresult gp_wrap_##name params                                                             \
 	{                                                                                          \
-		CUresult r = GP_REAL(name) args;                                                   \
+		CUresult r;                                                                        \
                                                                                                    \
-		if (r == CUDA_SUCCESS && gp_shim_managed())                                        \
-			captures_begin(&gp_shim.captures, stream);                                 \
+		if (!gp_shim_managed())                                                            \
+			return GP_REAL(name) args;                                                 \
+		captures_begin(&gp_shim.captures, stream);                                         \
+		r = GP_REAL(name) args;                                                            \
+		if (r != CUDA_SUCCESS)                                                             \
+			captures_end_one(&gp_shim.captures, stream);                               \
 		return r;                                                                          \
 	}
 
@@ -73,7 +93,7 @@ CAPTURE_BEGIN(cuStreamBeginCaptureToGraph_ptsz, CAPTURE_GRAPH_PARAMS, CAPTURE_GR
 		CUresult r = GP_REAL(name)(stream, ret_graph);                                     \
                                                                                                    \
 		if (r != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)                                   \
-			gp_captures_end(&gp_shim.captures, stream);                                \
+			captures_end_one(&gp_shim.captures, stream);                               \
 		return r;                                                                          \
 	}
 

@@ -29,6 +29,8 @@ void gp_extents_init(struct gp_extents *x)
 void gp_extents_lock_all(struct gp_extents *x)
 {
 	pthread_mutex_lock(&x->lock);
+	while (x->pinned)
+		pthread_cond_wait(&x->unpinned, &x->lock);
 }
 
 void gp_extents_unlock_all(struct gp_extents *x)
@@ -68,6 +70,16 @@ static struct gp_extent *extents_lookup(const struct gp_extents *x, uint64_t add
 	size_t i = extents_position(x, address);
 
 	return i < x->n && x->sorted[i]->address <= address ? x->sorted[i] : NULL;
+}
+
+/* As extents_lookup; waits until an extent that is one allocation is not pinned. */
+static struct gp_extent *extents_lookup_unpinned(struct gp_extents *x, uint64_t address)
+{
+	struct gp_extent *e;
+
+	while ((e = extents_lookup(x, address)) && !e->slab && e == x->pinned)
+		pthread_cond_wait(&x->unpinned, &x->lock);
+	return e;
 }
 
 /* Index of @id in by_id, or of where it would be. */
@@ -142,13 +154,11 @@ static void extents_forget_deferred(struct gp_extents *x, const struct gp_extent
 	x->n_deferred = kept;
 }
 
-/* Takes @e out of the table, once nobody exports it. */
+/* Lock held. Takes @e, which is not pinned, out of the table. */
 static void extents_remove(struct gp_extents *x, struct gp_extent *e)
 {
 	size_t i;
 
-	while (e->pinned)
-		pthread_cond_wait(&x->unpinned, &x->lock);
 	extents_forget_deferred(x, e);
 	i = extents_position(x, e->address);
 	memmove(&x->sorted[i], &x->sorted[i + 1], (x->n - i - 1) * sizeof(struct gp_extent *));
@@ -313,12 +323,15 @@ static bool extents_has_empty_slab(const struct gp_extents *x, const struct gp_e
 	return false;
 }
 
-/* Lock held. Gives back a block; true if the slab's extent is to go as well. */
+/*
+ * Lock held. Gives back a block; true if the slab's extent is to go as well. A pinned one stays:
+ * blocks of it could be taken while we waited.
+ */
 static bool extents_give_small(struct gp_extents *x, struct gp_extent *e)
 {
 	if (gp_list_empty(&e->slab->roomy))
 		gp_list_add_tail(&x->roomy, &e->slab->roomy);
-	return e->slab->n_used == 0 && extents_has_empty_slab(x, e);
+	return e->slab->n_used == 0 && e != x->pinned && extents_has_empty_slab(x, e);
 }
 
 CUresult gp_extents_free(struct gp_extents *x, uint64_t address)
@@ -327,7 +340,7 @@ CUresult gp_extents_free(struct gp_extents *x, uint64_t address)
 	bool whole = false;
 
 	pthread_mutex_lock(&x->lock);
-	e = extents_lookup(x, address);
+	e = extents_lookup_unpinned(x, address);
 	if (e && e->slab && gp_slab_give(e->slab, address)) {
 		whole = extents_give_small(x, e);
 	} else if (e && !e->slab && e->address == address) {
@@ -392,17 +405,35 @@ bool gp_extents_has_deferred(struct gp_extents *x)
 	return any;
 }
 
-void gp_extents_drop_context(struct gp_extents *x, CUcontext context)
+uint64_t gp_extents_next_id(struct gp_extents *x)
+{
+	uint64_t id;
+
+	pthread_mutex_lock(&x->lock);
+	id = x->next_id;
+	pthread_mutex_unlock(&x->lock);
+	return id;
+}
+
+/* Lock held. One extent of @context that is older than @next_id, or NULL. */
+static struct gp_extent *extents_of_context(const struct gp_extents *x, CUcontext context,
+					    uint64_t next_id)
+{
+	for (size_t i = 0; i < x->n && x->by_id[i]->id < next_id; i++) {
+		if (x->by_id[i]->context == context)
+			return x->by_id[i];
+	}
+	return NULL;
+}
+
+void gp_extents_drop_context(struct gp_extents *x, CUcontext context, uint64_t next_id)
 {
 	struct gp_extent *gone;
 
 	do {
-		gone = NULL;
 		pthread_mutex_lock(&x->lock);
-		for (size_t i = 0; i < x->n && !gone; i++) {
-			if (x->sorted[i]->context == context)
-				gone = x->sorted[i];
-		}
+		while ((gone = extents_of_context(x, context, next_id)) && gone == x->pinned)
+			pthread_cond_wait(&x->unpinned, &x->lock);
 		if (gone)
 			extents_remove(x, gone);
 		pthread_mutex_unlock(&x->lock);

@@ -11,7 +11,7 @@
  * Threads: the application's, inside the gate, create and destroy; the control thread exports,
  * and with the gate closed releases and recreates. The table is under one lock that is never held
  * over a call into the driver: an extent is in the table only while it is whole, and is pinned
- * while it is being exported.
+ * while it is being exported: who would remove it waits first and looks again.
  */
 #include "base/err.h"
 #include "shim/memory/slab.h"
@@ -35,14 +35,14 @@ struct gp_extent {
 	CUcontext context;		     /* it ends with its context, as cuMemAlloc's does */
 	CUdevice device;
 	enum gp_extent_state state;
-	int fd; /* of the exported handle; -1 = none */
-	bool pinned;
+	int fd;		      /* of the exported handle; -1 = none */
 	struct gp_slab *slab; /* NULL: one allocation */
 };
 
 struct gp_extents {
 	pthread_mutex_t lock;
 	pthread_cond_t unpinned;
+	struct gp_extent *pinned;  /* being exported by the control thread; NULL = none */
 	struct gp_extent **sorted; /* by address */
 	struct gp_extent **by_id;  /* by age, and so by id */
 	size_t n, capacity;
@@ -69,7 +69,10 @@ struct gp_allocation {
 
 void gp_extents_init(struct gp_extents *x);
 
-/* Hold and release the table's lock around fork. */
+/*
+ * Hold and release the table's lock around fork. Waits for an export under way, a matter of 0.6 ms:
+ * the child could not close an fd that is in no table yet, and would keep its memory alive.
+ */
 void gp_extents_lock_all(struct gp_extents *x);
 void gp_extents_unlock_all(struct gp_extents *x);
 
@@ -101,8 +104,14 @@ CUresult gp_extents_defer(struct gp_extents *x, uint64_t address);
 bool gp_extents_deferred_take(struct gp_extents *x, uint64_t *ret_address);
 bool gp_extents_has_deferred(struct gp_extents *x);
 
-/* Inside the gate: a context has ended, and with it what was allocated in it. */
-void gp_extents_drop_context(struct gp_extents *x, CUcontext context);
+/* Every extent that exists now has an id below this; every later one has not. */
+uint64_t gp_extents_next_id(struct gp_extents *x);
+
+/*
+ * Inside the gate: a context has ended, and with it what was allocated in it. Extents from @next_id
+ * on are of another context that was given the same handle meanwhile.
+ */
+void gp_extents_drop_context(struct gp_extents *x, CUcontext context, uint64_t next_id);
 
 void gp_extents_summary(struct gp_extents *x, struct gp_extents_summary *ret);
 

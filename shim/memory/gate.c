@@ -7,20 +7,23 @@
 
 void gp_gate_init(struct gp_gate *g)
 {
-	pthread_condattr_t attr;
+	*g = (struct gp_gate)GP_GATE_INIT;
+}
 
-	*g = (struct gp_gate){ 0 };
-	pthread_mutex_init(&g->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&g->changed, &attr);
-	pthread_condattr_destroy(&attr);
+/* A thread that is cancelled in here would keep the lock. */
+static void gate_wait(struct gp_gate *g)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_cond_wait(&g->changed, &g->lock);
+	pthread_setcancelstate(state, NULL);
 }
 
 static void gate_wait_open(struct gp_gate *g)
 {
 	while (g->closed)
-		pthread_cond_wait(&g->changed, &g->lock);
+		gate_wait(g);
 }
 
 int gp_gate_enter(struct gp_gate *g, const char *name)
@@ -62,7 +65,7 @@ void gp_gate_pass_to_exit(struct gp_gate *g)
 {
 	pthread_mutex_lock(&g->lock);
 	while (g->closed && !g->abandoned)
-		pthread_cond_wait(&g->changed, &g->lock);
+		gate_wait(g);
 	pthread_mutex_unlock(&g->lock);
 }
 
@@ -85,7 +88,7 @@ int gp_gate_close(struct gp_gate *g, unsigned int timeout_ms, struct gp_err *err
 	pthread_mutex_lock(&g->lock);
 	g->closed = true;
 	while (g->inside && r != ETIMEDOUT)
-		r = pthread_cond_timedwait(&g->changed, &g->lock, &ts);
+		r = pthread_cond_clockwait(&g->changed, &g->lock, CLOCK_MONOTONIC, &ts);
 	r = 0;
 	if (g->inside) {
 		r = gp_err_set(err, -EBUSY, "%s did not end within %u ms", gate_some_name(g),

@@ -22,9 +22,15 @@ struct gp_gate {
 	const char *names[GP_GATE_NAMED];
 };
 
+/* Open, for a gate that must work before any code has run. */
+#define GP_GATE_INIT { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER }
+
 void gp_gate_init(struct gp_gate *gate);
 
-/* Blocks while closed; signals do not end the wait. @name must be a literal. For gp_gate_leave. */
+/*
+ * Blocks while closed; neither signals nor pthread_cancel end the wait. @name must be a literal.
+ * The result is for gp_gate_leave.
+ */
 int gp_gate_enter(struct gp_gate *gate, const char *name);
 void gp_gate_leave(struct gp_gate *gate, int place);
 

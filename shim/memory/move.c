@@ -24,11 +24,11 @@ static int move_export(struct gp_extents *x, struct gp_extent *e)
 {
 	int fd;
 
-	e->pinned = true;
+	x->pinned = e;
 	pthread_mutex_unlock(&x->lock);
 	fd = gp_vmm_export(e->handle);
 	pthread_mutex_lock(&x->lock);
-	e->pinned = false;
+	x->pinned = NULL;
 	pthread_cond_broadcast(&x->unpinned);
 	if (fd < 0)
 		return fd;
@@ -122,6 +122,13 @@ void gp_move_trim(struct gp_extents *x, uint64_t id)
 	pthread_mutex_unlock(&x->lock);
 }
 
+void gp_move_limit(struct gp_extents *x, size_t n)
+{
+	pthread_mutex_lock(&x->lock);
+	x->max_fds = x->n_fds > n ? x->n_fds - n : 0;
+	pthread_mutex_unlock(&x->lock);
+}
+
 int gp_move_release(struct gp_extents *x, uint64_t id, uint64_t *ret_bytes, struct gp_err *err)
 {
 	struct gp_extent *e;
@@ -141,11 +148,11 @@ int gp_move_release(struct gp_extents *x, uint64_t id, uint64_t *ret_bytes, stru
 				  (unsigned long long)id, r);
 	/* Unmapped is gone for the process whatever the release answers. */
 	e->state = GP_EXTENT_RELEASED;
+	*ret_bytes = e->bytes;
 	r = GP_DRIVER(cuMemRelease)(e->handle);
 	if (r != CUDA_SUCCESS)
 		return gp_err_set(err, -EIO, "cannot release extent %llu: driver error %d",
 				  (unsigned long long)id, r);
-	*ret_bytes = e->bytes;
 	return 0;
 }
 
@@ -154,6 +161,9 @@ static void move_undo(struct gp_extents *x, const uint64_t *ids, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		struct gp_extent *e = gp_extents_by_id(x, ids[i]);
 
+		pthread_mutex_lock(&x->lock);
+		move_close_fd(x, e);
+		pthread_mutex_unlock(&x->lock);
 		GP_DRIVER(cuMemUnmap)(e->address, e->bytes);
 		GP_DRIVER(cuMemRelease)(e->handle);
 		e->state = GP_EXTENT_RELEASED;
@@ -182,23 +192,31 @@ int gp_move_recreate(struct gp_extents *x, uint64_t **ret_ids, size_t *ret_n, ui
 		     struct gp_err *err)
 {
 	gp_auto_free uint64_t *ids = NULL;
+	struct gp_wire_extent entry;
 	size_t n;
+	int fd, r;
 
 	*ret_bytes = 0;
 	if (move_ids(x, GP_EXTENT_RELEASED, &ids, &n) < 0)
 		return gp_err_set(err, -ENOMEM, "no host memory for a list of extents");
 	for (size_t i = 0; i < n; i++) {
 		struct gp_extent *e = gp_extents_by_id(x, ids[i]);
-		CUresult r = move_back(e);
+		CUresult refused = move_back(e);
 
-		if (r != CUDA_SUCCESS) {
+		if (refused != CUDA_SUCCESS) {
 			move_undo(x, ids, i);
-			return gp_err_set(err, r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO,
+			return gp_err_set(err, refused == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO,
 					  "no device memory for extent %zu of %zu (%llu bytes): "
 					  "driver error %d",
-					  i + 1, n, (unsigned long long)e->bytes, r);
+					  i + 1, n, (unsigned long long)e->bytes, refused);
 		}
 		*ret_bytes += e->bytes;
+	}
+	/* Memory that the mover cannot be given stays empty: better to try again later. */
+	r = n ? gp_move_describe(x, ids[0], &entry, &fd, err) : 0;
+	if (r < 0) {
+		move_undo(x, ids, n);
+		return r;
 	}
 	*ret_ids = gp_take_ptr(ids);
 	*ret_n = n;

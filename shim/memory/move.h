@@ -29,9 +29,13 @@ gp_must_check int gp_move_describe(struct gp_extents *x, uint64_t id,
 /* closes the fd of @id if more are open than should be kept. */
 void gp_move_trim(struct gp_extents *x, uint64_t id);
 
+/* the process can open no more: the last @n fds are to be closed when they are trimmed. */
+void gp_move_limit(struct gp_extents *x, size_t n);
+
 /*
  * gives up our hold on the memory of extent @id. *@ret_bytes is 0 if
- * it is unknown or already away. -EIO: the driver refused, it stays as it was.
+ * it is unknown or already away. -EIO: the driver refused; the extent stays as it was, and
+ * *@ret_bytes is 0, or it is unmapped but its memory not free.
  */
 gp_must_check int gp_move_release(struct gp_extents *x, uint64_t id, uint64_t *ret_bytes,
 				  struct gp_err *err);
@@ -39,6 +43,7 @@ gp_must_check int gp_move_release(struct gp_extents *x, uint64_t id, uint64_t *r
 /*
  * makes memory for all released extents and maps it where it was;
  * all or none. *@ret_ids (malloc'ed, the caller's): which. -ENOMEM: not enough device memory.
+ * -EIO: refused by the driver, or nothing can be exported, and so filled, for lack of fds.
  */
 gp_must_check int gp_move_recreate(struct gp_extents *x, uint64_t **ret_ids, size_t *ret_n,
 				   uint64_t *ret_bytes, struct gp_err *err);

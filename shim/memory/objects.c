@@ -78,12 +78,12 @@ OBJECT_CONTEXT_CREATE(cuCtxCreate_v4,
 		      (ret, params, flags, device))
 OBJECT_CONTEXT_CREATE(cuDevicePrimaryCtxRetain, (CUcontext * ret, CUdevice device), (ret, device))
 
-/* The context is gone, and with it the memory that was allocated in it. */
-static void object_context_ended(CUcontext context)
+/* The context is gone, and with it the memory that was allocated in it, below @next_id. */
+static void object_context_ended(CUcontext context, uint64_t next_id)
 {
 	int place = gp_gate_enter(&gp_shim.gate, "cuCtxDestroy");
 
-	gp_extents_drop_context(&gp_shim.extents, context);
+	gp_extents_drop_context(&gp_shim.extents, context, next_id);
 	gp_gate_leave(&gp_shim.gate, place);
 	gp_control_context_ended(&gp_shim.control, context);
 	gp_control_note_memory(&gp_shim.control);
@@ -92,12 +92,16 @@ static void object_context_ended(CUcontext context)
 #define OBJECT_CONTEXT_DESTROY(name)                                                               \
 	GP_WRAP(name, CUcontext context)                                                           \
 	{                                                                                          \
+		uint64_t next_id;                                                                  \
 		CUresult r;                                                                        \
                                                                                                    \
+		if (!gp_shim_managed())                                                            \
+			return GP_REAL(name)(context);                                             \
 		gp_gate_pass(&gp_shim.gate);                                                       \
+		next_id = gp_extents_next_id(&gp_shim.extents);                                    \
 		r = GP_REAL(name)(context);                                                        \
-		if (r == CUDA_SUCCESS && gp_shim_managed())                                        \
-			object_context_ended(context);                                             \
+		if (r == CUDA_SUCCESS)                                                             \
+			object_context_ended(context, next_id);                                    \
 		return r;                                                                          \
 	}
 
@@ -114,8 +118,7 @@ static CUcontext object_primary(CUdevice device)
 	unsigned int flags;
 	int active = 0;
 
-	if (!gp_shim_managed() ||
-	    GP_DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS ||
+	if (GP_DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS ||
 	    !active || GP_DRIVER(cuDevicePrimaryCtxRetain)(&context, device) != CUDA_SUCCESS)
 		return NULL;
 	GP_DRIVER(cuDevicePrimaryCtxRelease_v2)(device);
@@ -123,7 +126,7 @@ static CUcontext object_primary(CUdevice device)
 }
 
 /* After a reset, or a release that may have been the last one. */
-static void object_primary_ended(CUdevice device, CUcontext context)
+static void object_primary_ended(CUdevice device, CUcontext context, uint64_t next_id)
 {
 	unsigned int flags;
 	int active = 1;
@@ -131,19 +134,23 @@ static void object_primary_ended(CUdevice device, CUcontext context)
 	if (context &&
 	    GP_DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS &&
 	    !active)
-		object_context_ended(context);
+		object_context_ended(context, next_id);
 }
 
 #define OBJECT_PRIMARY_END(name)                                                                   \
 	GP_WRAP(name, CUdevice device)                                                             \
 	{                                                                                          \
 		CUcontext context;                                                                 \
+		uint64_t next_id;                                                                  \
 		CUresult r;                                                                        \
                                                                                                    \
+		if (!gp_shim_managed())                                                            \
+			return GP_REAL(name)(device);                                              \
 		gp_gate_pass(&gp_shim.gate);                                                       \
 		context = object_primary(device);                                                  \
+		next_id = gp_extents_next_id(&gp_shim.extents);                                    \
 		r = GP_REAL(name)(device);                                                         \
-		object_primary_ended(device, context);                                             \
+		object_primary_ended(device, context, next_id);                                    \
 		return r;                                                                          \
 	}
 

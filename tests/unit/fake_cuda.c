@@ -15,6 +15,7 @@
 
 static struct {
 	int capturing, n_synchronised, n_mapped;
+	void (*hooks[FAKE_EVENTS_])(void);
 	CUdeviceptr next;
 } fake = { .next = FAKE_BASE };
 
@@ -28,6 +29,17 @@ int fake_n_mapped(void)
 	return fake.n_mapped;
 }
 
+void fake_on(enum fake_event event, void (*hook)(void))
+{
+	fake.hooks[event] = hook;
+}
+
+static void fake_happens(enum fake_event event)
+{
+	if (fake.hooks[event])
+		fake.hooks[event]();
+}
+
 CUresult cuInit(unsigned int flags)
 {
 	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -36,6 +48,12 @@ CUresult cuInit(unsigned int flags)
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
 	*ret = (CUcontext)&fake;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+	fake_happens(FAKE_DESTROY);
 	return CUDA_SUCCESS;
 }
 
@@ -66,6 +84,7 @@ CUresult cuCtxSynchronize(void)
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
 	fake.capturing = 1;
+	fake_happens(FAKE_CAPTURE);
 	return CUDA_SUCCESS;
 }
 
@@ -123,6 +142,7 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 				      CUmemAllocationHandleType type, unsigned long long flags)
 {
 	*(int *)ret = (int)syscall(SYS_memfd_create, "fake", 0);
+	fake_happens(FAKE_EXPORT);
 	return CUDA_SUCCESS;
 }
 
@@ -156,6 +176,26 @@ CUresult cuProfilerStart(void)
 CUresult cuStreamCreate(CUstream *ret, unsigned int flags)
 	__attribute__((alias("cuProfilerStart")));
 
+/* Found late in the binding of all functions: what the hook does then falls into its middle. */
+static CUresult fake_exchange_mode(CUstreamCaptureMode *mode)
+{
+	return CUDA_SUCCESS;
+}
+
+static __typeof__(&fake_exchange_mode) fake_resolve_exchange_mode(void)
+{
+	fake_happens(FAKE_BIND);
+	return fake_exchange_mode;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+	__attribute__((ifunc("fake_resolve_exchange_mode")));
+
+CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
+{
+	return CUDA_SUCCESS;
+}
+
 CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint64_t flags,
 			     CUdriverProcAddressQueryResult *status)
 {
@@ -163,6 +203,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint
 		*ret = (void *)cuProfilerStart;
 	else if (!strcmp(symbol, "cuStreamCreate"))
 		*ret = (void *)cuStreamCreate;
+	else if (!strcmp(symbol, "cuUserObjectRelease"))
+		*ret = (void *)cuUserObjectRelease;
 	else if (!strcmp(symbol, "cuMemAlloc"))
 		*ret = NULL;
 	else if (!strcmp(symbol, "cuGetProcAddress"))

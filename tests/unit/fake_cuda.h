@@ -9,4 +9,15 @@
 int fake_n_synchronised(void);
 int fake_n_mapped(void);
 
+enum fake_event {
+	FAKE_EXPORT,  /* in an export of memory */
+	FAKE_BIND,    /* while cuThreadExchangeStreamCaptureMode is looked up by name */
+	FAKE_CAPTURE, /* in the begin of a capture, which is already effective */
+	FAKE_DESTROY, /* in the end of a context, which is already effective */
+	FAKE_EVENTS_,
+};
+
+/* @hook is called at every @event, in the thread where that happens. */
+void fake_on(enum fake_event event, void (*hook)(void));
+
 #endif

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <time.h>
 
 struct visitor {
 	struct gp_gate *gate;
@@ -125,6 +126,34 @@ static void test_gate_pass_to_exit_when_abandoned_then_does_not_wait(void)
 	gp_gate_pass_to_exit(&gate);
 }
 
+static void *pass_cancelled(void *gate)
+{
+	pthread_cancel(pthread_self());
+	gp_gate_pass(gate);
+	return NULL;
+}
+
+static void test_gate_pass_when_thread_is_cancelled_then_gate_still_works(void)
+{
+	struct gp_gate gate;
+	struct timespec until;
+	struct gp_err err;
+	pthread_t thread;
+
+	gp_gate_init(&gate);
+	CHECK_EQ(gp_gate_close(&gate, 0, &err), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, pass_cancelled, &gate), 0);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += 50 * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	/* It must not end in there: it would take the lock along. */
+	CHECK_EQ(pthread_timedjoin_np(thread, NULL, &until), ETIMEDOUT);
+	gp_gate_open(&gate);
+	pthread_join(thread, NULL);
+	gp_gate_pass(&gate);
+}
+
 int main(void)
 {
 	test_gate_close_when_empty_then_newcomers_wait();
@@ -132,5 +161,6 @@ int main(void)
 	test_gate_close_when_caller_leaves_then_succeeds();
 	test_gate_enter_when_more_than_named_then_all_counted();
 	test_gate_pass_to_exit_when_abandoned_then_does_not_wait();
+	test_gate_pass_when_thread_is_cancelled_then_gate_still_works();
 	return 0;
 }

@@ -9,15 +9,13 @@
 #include "base/rm/got.h"
 #include "base/time.h"
 #include "base/wire/wire.h"
-#include "tests/unit/check.h"
+#include "tests/unit/shim_app.h"
 
-#include <cuda.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -25,364 +23,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MIB		 (1ull << 20)
-#define WAIT_MS		 20000 /* bounds a failing run */
-#define QUIET_MS	 50    /* for checks that nothing comes */
 #define JOB		 7
 #define PROC		 3
-#define BIG_BYTES	 (150 * MIB)
 #define DEVICE_MEMORY	 "256M"
 #define MAX_TEST_EXTENTS 128
-#define MANY		 70
-#define CHURN_THREADS	 4
 #define CHURN_CYCLES	 15
-#define PATTERN		 0x5eed5eedu
-
-/* Counts at p[0] until p[1] becomes non-zero. */
-static const char spin_ptx[] =
-	".version 9.0\n.target sm_90\n.address_size 64\n"
-	".visible .entry spin(.param .u64 p)\n{\n.reg .pred %p<2>;\n.reg .b32 %r<4>;\n"
-	".reg .b64 %rd<3>;\nld.param.u64 %rd1, [p];\ncvta.to.global.u64 %rd2, %rd1;\nLOOP:\n"
-	"ld.volatile.global.u32 %r1, [%rd2];\nadd.s32 %r2, %r1, 1;\n"
-	"st.volatile.global.u32 [%rd2], %r2;\nld.volatile.global.u32 %r3, [%rd2+4];\n"
-	"setp.eq.s32 %p1, %r3, 0;\n@%p1 bra LOOP;\nret;\n}\n";
-
-/* clang-format off */
-#define FUNCTIONS(X) \
-	X(cuInit) \
-	X(cuDevicePrimaryCtxRetain) \
-	X(cuDevicePrimaryCtxRelease_v2) \
-	X(cuCtxSetCurrent) \
-	X(cuCtxSynchronize) \
-	X(cuMemAlloc_v2) \
-	X(cuMemFree_v2) \
-	X(cuMemAllocPitch_v2) \
-	X(cuMemGetInfo_v2) \
-	X(cuMemGetAddressRange_v2) \
-	X(cuPointerGetAttribute) \
-	X(cuMemRetainAllocationHandle) \
-	X(cuMemcpyHtoDAsync_v2) \
-	X(cuMemcpyDtoH_v2) \
-	X(cuMemcpyDtoHAsync_v2) \
-	X(cuMemsetD32_v2) \
-	X(cuStreamCreate) \
-	X(cuStreamDestroy_v2) \
-	X(cuStreamSynchronize) \
-	X(cuModuleLoadData) \
-	X(cuModuleGetFunction) \
-	X(cuLaunchKernel) \
-	X(cuGetProcAddress_v2)
-/* clang-format on */
-
-static struct {
-#define X(name) __typeof__(&name) name;
-	FUNCTIONS(X)
-#undef X
-} cu;
-
-#define OK(call) CHECK_EQ(cu.call, CUDA_SUCCESS)
-
-static void *open_driver(const char *env)
-{
-	void *handle = dlopen(getenv(env), RTLD_NOW | RTLD_LOCAL);
-
-	if (!handle)
-		fprintf(stderr, "%s\n", dlerror());
-	CHECK(handle);
-#define X(name)                                                                                    \
-	cu.name = (__typeof__(cu.name))dlsym(handle, #name);                                       \
-	CHECK(cu.name);
-	FUNCTIONS(X)
-#undef X
-	return handle;
-}
-
-/* ---- the two sides of a conversation about what happens next ---- */
-
-static void say(int fd, uint64_t value)
-{
-	CHECK_EQ(send(fd, &value, sizeof(value), MSG_NOSIGNAL), sizeof(value));
-}
-
-static uint64_t hear(int fd)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	uint64_t value;
-
-	CHECK_EQ(poll(&p, 1, WAIT_MS), 1);
-	CHECK_EQ(recv(fd, &value, sizeof(value), 0), sizeof(value));
-	return value;
-}
-
-static bool quiet(int fd)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	return poll(&p, 1, QUIET_MS) == 0;
-}
-
-/* ---- the application ---- */
-
-static CUcontext app_context;
-static CUfunction app_spin;
-static atomic_bool app_stop;
-
-static void app_start(void)
-{
-	CUmodule module;
-
-	open_driver("TEST_SHIM");
-	OK(cuInit(0));
-	OK(cuDevicePrimaryCtxRetain(&app_context, 0));
-	OK(cuCtxSetCurrent(app_context));
-	OK(cuModuleLoadData(&module, spin_ptx));
-	OK(cuModuleGetFunction(&app_spin, module, "spin"));
-}
-
-/* Starts a kernel that counts in @at and never ends by itself; it counts when this returns. */
-static void app_launch_spin(CUdeviceptr at, CUstream other)
-{
-	void *params[] = { &at };
-	uint32_t count = 0;
-
-	OK(cuMemsetD32_v2(at, 0, 2));
-	OK(cuCtxSynchronize());
-	OK(cuLaunchKernel(app_spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
-	while (!count) {
-		OK(cuMemcpyDtoHAsync_v2(&count, at, 4, other));
-		OK(cuStreamSynchronize(other));
-	}
-}
-
-static void app_check_pattern(CUdeviceptr at, size_t bytes, uint32_t pattern)
-{
-	uint32_t *host = malloc(bytes);
-
-	OK(cuMemcpyDtoH_v2(host, at, bytes));
-	for (size_t i = 0; i < bytes / 4; i++)
-		CHECK_EQ(host[i], pattern);
-	free(host);
-}
-
-/* Allocations of both kinds with known contents, a kernel in the middle, and calls while locked. */
-static void app_swap(int sock)
-{
-	const uint32_t one = 1;
-	CUdeviceptr big, small[3], more;
-	CUstream stream;
-	uint32_t count;
-
-	app_start();
-	OK(cuMemAlloc_v2(&big, BIG_BYTES));
-	for (int i = 0; i < 3; i++) {
-		OK(cuMemAlloc_v2(&small[i], 4096));
-		OK(cuMemsetD32_v2(small[i], PATTERN + (uint32_t)i, 1024));
-	}
-	OK(cuMemsetD32_v2(big, PATTERN, BIG_BYTES / 4));
-	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	app_launch_spin(small[0], stream);
-	say(sock, 1);
-	CHECK_EQ(hear(sock), 2);
-	OK(cuMemAlloc_v2(&more, 2 * MIB)); /* waits at the gate until the job runs again */
-	say(sock, 3);
-	CHECK_EQ(hear(sock), 4);
-	OK(cuMemcpyHtoDAsync_v2(small[0] + 4, &one, 4, stream));
-	OK(cuCtxSynchronize());
-	OK(cuMemcpyDtoH_v2(&count, small[0], 4));
-	CHECK(count > 0);
-	app_check_pattern(big, BIG_BYTES, PATTERN);
-	app_check_pattern(small[0] + 8, 4096 - 8, PATTERN);
-	app_check_pattern(small[1], 4096, PATTERN + 1);
-	app_check_pattern(small[2], 4096, PATTERN + 2);
-	OK(cuMemFree_v2(big));
-	OK(cuMemFree_v2(more));
-	for (int i = 0; i < 3; i++)
-		OK(cuMemFree_v2(small[i]));
-	OK(cuStreamDestroy_v2(stream));
-	say(sock, count);
-}
-
-static void app_need(int sock)
-{
-	CUdeviceptr at;
-
-	app_start();
-	say(sock, 1);
-	CHECK_EQ(hear(sock), 2);
-	OK(cuMemAlloc_v2(&at, BIG_BYTES));
-	say(sock, 3);
-	CHECK_EQ(cu.cuMemAlloc_v2(&at, BIG_BYTES), CUDA_ERROR_OUT_OF_MEMORY);
-	say(sock, 4);
-}
-
-/* What a program may ask about pointers, and what it may do wrong. */
-static void app_query(int sock)
-{
-	CUmemGenericAllocationHandle handle;
-	unsigned long long ids[2];
-	CUdeviceptr at[2], base;
-	size_t bytes, pitch;
-	void *function;
-
-	app_start();
-	OK(cuMemAlloc_v2(&at[0], 1000));
-	OK(cuMemAlloc_v2(&at[1], 3 * MIB));
-	OK(cuMemGetAddressRange_v2(&base, &bytes, at[0] + 999));
-	CHECK_EQ(base, at[0]);
-	CHECK_EQ(bytes, 1000);
-	OK(cuMemGetAddressRange_v2(&base, &bytes, at[1] + 5));
-	CHECK_EQ(base, at[1]);
-	CHECK_EQ(bytes, 3 * MIB);
-	for (int i = 0; i < 2; i++)
-		OK(cuPointerGetAttribute(&ids[i], CU_POINTER_ATTRIBUTE_BUFFER_ID, at[i]));
-	CHECK(ids[0] != ids[1]);
-	OK(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at[0] + 7));
-	CHECK_EQ(bytes, 1000);
-	CHECK_EQ(cu.cuMemRetainAllocationHandle(&handle, (void *)at[1]), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cu.cuMemFree_v2(at[0] + 512), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cu.cuMemFree_v2(at[1] + 512), CUDA_ERROR_INVALID_VALUE);
-	OK(cuMemFree_v2(at[0]));
-	CHECK_EQ(cu.cuMemFree_v2(at[0]), CUDA_ERROR_INVALID_VALUE);
-	OK(cuMemFree_v2(at[1]));
-	OK(cuMemAllocPitch_v2(&at[0], &pitch, 100, 10, 4));
-	CHECK_EQ(pitch, 512);
-	OK(cuMemFree_v2(at[0]));
-	OK(cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 0, NULL));
-	CHECK_EQ(function, cu.cuMemAlloc_v2);
-	say(sock, 1);
-	CHECK_EQ(hear(sock), 2);
-	/* The memory of a context ends with it. */
-	OK(cuMemAlloc_v2(&at[0], 3 * MIB));
-	OK(cuDevicePrimaryCtxRelease_v2(0));
-	say(sock, 3);
-	CHECK_EQ(hear(sock), 4);
-}
-
-/* A child of fork goes on with the driver's own answers, and leaves the parent's connection alone.
- */
-static void app_fork(int sock)
-{
-	CUdeviceptr at;
-	int status;
-	pid_t child;
-
-	app_start();
-	OK(cuMemAlloc_v2(&at, 3 * MIB));
-	child = fork();
-	if (child == 0) {
-		(void)cu.cuMemAlloc_v2(&at, 3 * MIB);
-		_exit(5);
-	}
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 5);
-	OK(cuMemFree_v2(at));
-	say(sock, 1);
-	CHECK_EQ(hear(sock), 2);
-}
-
-/* Allocates and frees when told to; ends when told to. */
-static void app_simple(int sock)
-{
-	CUdeviceptr at;
-
-	app_start();
-	OK(cuMemAlloc_v2(&at, 3 * MIB));
-	OK(cuMemsetD32_v2(at, PATTERN, 3 * MIB / 4));
-	say(sock, 1);
-	while (hear(sock) != 0) {
-		CUdeviceptr other;
-
-		OK(cuMemAlloc_v2(&other, 3 * MIB));
-		OK(cuMemFree_v2(other));
-		app_check_pattern(at, 3 * MIB, PATTERN);
-		say(sock, 2);
-	}
-}
-
-/* More extents than one message takes. */
-static void app_many(int sock)
-{
-	CUdeviceptr at[MANY];
-
-	app_start();
-	for (uint32_t i = 0; i < MANY; i++) {
-		OK(cuMemAlloc_v2(&at[i], MIB));
-		OK(cuMemsetD32_v2(at[i], PATTERN + i, MIB / 4));
-	}
-	OK(cuCtxSynchronize());
-	say(sock, 1);
-	CHECK_EQ(hear(sock), 2);
-	for (uint32_t i = 0; i < MANY; i++) {
-		app_check_pattern(at[i], MIB, PATTERN + i);
-		OK(cuMemFree_v2(at[i]));
-	}
-	say(sock, 3);
-	CHECK_EQ(hear(sock), 4);
-}
-
-static void *app_churn_thread(void *arg)
-{
-	const int number = *(const int *)arg;
-	CUdeviceptr at[8] = { 0 };
-
-	OK(cuCtxSetCurrent(app_context));
-	for (uint32_t i = 0; !atomic_load(&app_stop); i++) {
-		size_t bytes = i % 3 ? 700 + i % 5000 : MIB + i % MIB;
-		uint32_t pattern = PATTERN + (uint32_t)number * 1000 + i % 8;
-
-		if (at[i % 8]) {
-			app_check_pattern(at[i % 8], 512, pattern);
-			OK(cuMemFree_v2(at[i % 8]));
-		}
-		OK(cuMemAlloc_v2(&at[i % 8], bytes));
-		OK(cuMemsetD32_v2(at[i % 8], pattern, bytes / 4));
-	}
-	for (int i = 0; i < 8; i++) {
-		if (at[i])
-			OK(cuMemFree_v2(at[i]));
-	}
-	return NULL;
-}
-
-/* Threads that allocate, use and free all the time, until told to stop. */
-static void app_churn(int sock)
-{
-	static const int numbers[CHURN_THREADS] = { 0, 1, 2, 3 };
-	pthread_t threads[CHURN_THREADS];
-
-	app_start();
-	for (int i = 0; i < CHURN_THREADS; i++)
-		CHECK_EQ(pthread_create(&threads[i], NULL, app_churn_thread, (void *)&numbers[i]),
-			 0);
-	say(sock, 1);
-	CHECK_EQ(hear(sock), 2);
-	atomic_store(&app_stop, true);
-	for (int i = 0; i < CHURN_THREADS; i++)
-		pthread_join(threads[i], NULL);
-	say(sock, 3);
-	CHECK_EQ(hear(sock), 4);
-}
-
-static int app_main(const char *what, int sock)
-{
-	if (!strcmp(what, "many"))
-		app_many(sock);
-	else if (!strcmp(what, "churn"))
-		app_churn(sock);
-	else if (!strcmp(what, "swap"))
-		app_swap(sock);
-	else if (!strcmp(what, "need"))
-		app_need(sock);
-	else if (!strcmp(what, "query"))
-		app_query(sock);
-	else if (!strcmp(what, "fork"))
-		app_fork(sock);
-	else
-		app_simple(sock);
-	return 0;
-}
-
-/* ---- daemon and mover ---- */
 
 struct saved {
 	uint64_t id, bytes;
@@ -414,16 +59,44 @@ static int world_ioctl(int fd, unsigned long request, void *arg)
 	return gp_rm_watch_ioctl(w.watch, fd, request, arg);
 }
 
+/* The patch left nothing writable of what was read-only after relocation. */
+static int check_relro(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+	const struct link_map *map = arg;
+
+	for (size_t i = 0; info->dlpi_addr == map->l_addr && i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uintptr_t end = (info->dlpi_addr + p->p_vaddr + p->p_memsz) & ~4095ull;
+		unsigned long start, stop;
+		char line[512], perms[8];
+		FILE *maps;
+
+		if (p->p_type != PT_GNU_RELRO)
+			continue;
+		CHECK((maps = fopen("/proc/self/maps", "r")));
+		while (fgets(line, sizeof(line), maps)) {
+			CHECK_EQ(sscanf(line, "%lx-%lx %7s", &start, &stop, perms), 3);
+			if (start < end && stop > info->dlpi_addr + p->p_vaddr)
+				CHECK_STR(perms, "r--p");
+		}
+		fclose(maps);
+	}
+	return 0;
+}
+
 /* A context of our own on the device, whose subdevice we freeze others through. */
 static void world_open_device(void)
 {
 	void *handle = open_driver("GPUPRES_DRIVER");
 	gp_rm_ioctl_fn rm = (gp_rm_ioctl_fn)dlsym(handle, "rm_ioctl");
+	struct link_map *map;
 	CUcontext context;
 	struct gp_err err;
 
 	CHECK(rm && (w.watch = gp_rm_watch_new(rm)));
 	CHECK_EQ(gp_got_patch(handle, "ioctl", (void *)world_ioctl, &err), 0);
+	CHECK_EQ(dlinfo(handle, RTLD_DI_LINKMAP, &map), 0);
+	dl_iterate_phdr(check_relro, map);
 	OK(cuInit(0));
 	OK(cuDevicePrimaryCtxRetain(&context, 0));
 	OK(cuCtxSetCurrent(context));
@@ -550,13 +223,30 @@ static void world_end_app(void)
 	gp_close_fd(&w.link);
 }
 
+/* Gives the application a link; with @full none that anything can be sent over. */
+static void world_link(bool full)
+{
+	struct gp_wire_msg m = { 0 };
+	struct gp_err err;
+	int pair[2];
+
+	gp_close_fd(&w.link);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	while (full && send(pair[1], &m, sizeof(m), MSG_DONTWAIT) > 0)
+		;
+	gp_wire_init(&m, GP_WIRE_LINK);
+	m.header.job = JOB;
+	m.header.proc = PROC;
+	CHECK_EQ(gp_wire_send(w.shim, &m, &pair[1], 1, &err), 0);
+	close(pair[1]);
+	w.link = pair[0];
+}
+
 /* HELLO to LINK. */
 static void world_welcome(void)
 {
 	struct pollfd p = { .fd = w.listener, .events = POLLIN };
 	struct gp_wire_msg m;
-	struct gp_err err;
-	int pair[2];
 
 	CHECK_EQ(poll(&p, 1, WAIT_MS), 1);
 	w.shim = accept(w.listener, NULL, NULL);
@@ -571,13 +261,7 @@ static void world_welcome(void)
 	m = world_await(GP_WIRE_ATTACH);
 	CHECK_EQ(m.attach.device, 0);
 	CHECK(m.attach.total_bytes > 0);
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	gp_wire_init(&m, GP_WIRE_LINK);
-	m.header.job = JOB;
-	m.header.proc = PROC;
-	CHECK_EQ(gp_wire_send(w.shim, &m, &pair[1], 1, &err), 0);
-	close(pair[1]);
-	w.link = pair[0];
+	world_link(false);
 }
 
 static void world_switch(bool disable)
@@ -812,6 +496,48 @@ static void test_shim_when_daemon_dies_frozen_then_thaws_itself(void)
 	world_end_app();
 }
 
+/*
+ * The application is stopped until its next try to send is overdue, so that it finds the new link
+ * in the same turn.
+ */
+static void test_shim_when_link_is_replaced_while_sending_then_lives(void)
+{
+	world_start_app("simple");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	world_link(true);
+	world_ask(GP_WIRE_LOCK, GP_WIRE_LOCKED);
+	world_ask(GP_WIRE_EXPORT, GP_WIRE_EXPORTED);
+	kill(w.pid, SIGSTOP);
+	CHECK(quiet(w.talk));
+	world_link(false);
+	kill(w.pid, SIGCONT);
+	world_ask(GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	say(w.talk, 0);
+	world_end_app();
+}
+
+/* Its memory is mapped again but nobody says that its bytes are back: it must not run on. */
+static void test_shim_when_daemon_dies_restoring_then_stands_still(void)
+{
+	struct pollfd p;
+
+	world_start_app("simple");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	world_evict(NULL);
+	world_ask(GP_WIRE_RECREATE, GP_WIRE_RECREATED);
+	gp_close_fd(&w.shim);
+	gp_close_fd(&w.link);
+	/* Where it was to thaw itself, its end would wait for that, which takes 10 s. */
+	say(w.talk, 0);
+	p = (struct pollfd){ .fd = w.talk, .events = POLLIN };
+	CHECK_EQ(poll(&p, 1, WAIT_MS / 4), 1);
+	world_end_app();
+	for (size_t i = 0; i < w.n_saved; i++)
+		free(w.saved[i].copy);
+}
+
 static void test_shim_when_scratched_then_can_end(void)
 {
 	CUdeviceptr filler;
@@ -851,11 +577,11 @@ static void world_restore(void)
 	w.epoch++;
 }
 
-static void test_shim_when_extents_are_many_then_all_move(void)
+static void move_many(const char *app)
 {
 	uint64_t n;
 
-	world_start_app("many");
+	world_start_app(app);
 	world_welcome();
 	CHECK_EQ(hear(w.talk), 1);
 	CHECK_EQ(world_evict(&n), 2 * MANY * MIB);
@@ -870,6 +596,16 @@ static void test_shim_when_extents_are_many_then_all_move(void)
 	}
 	say(w.talk, 4);
 	world_end_app();
+}
+
+static void test_shim_when_extents_are_many_then_all_move(void)
+{
+	move_many("many");
+}
+
+static void test_shim_when_fds_run_out_then_moves_in_smaller_parts(void)
+{
+	move_many("few-fds");
 }
 
 static void test_shim_when_threads_allocate_then_every_cycle_is_exact(void)
@@ -977,10 +713,13 @@ int main(int argc, char **argv)
 	test_shim_when_forked_then_child_is_inert();
 	test_shim_when_scratched_then_can_end();
 	test_shim_when_extents_are_many_then_all_move();
+	test_shim_when_fds_run_out_then_moves_in_smaller_parts();
 	test_shim_when_threads_allocate_then_every_cycle_is_exact();
 	test_shim_when_locked_then_exit_waits_for_unlock();
+	test_shim_when_link_is_replaced_while_sending_then_lives();
 	test_shim_when_preloaded_then_the_same();
 	test_shim_when_daemon_dies_running_then_goes_on();
 	test_shim_when_daemon_dies_frozen_then_thaws_itself();
+	test_shim_when_daemon_dies_restoring_then_stands_still();
 	return 0;
 }

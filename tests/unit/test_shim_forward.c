@@ -7,8 +7,12 @@
 #include "tests/unit/check.h"
 #include "tests/unit/fake_cuda.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -31,14 +35,16 @@ static void open_shim(void)
 	CHECK(shim);
 }
 
-static int (*fake_function(const char *name))(void)
+static void *fake_function(const char *name)
 {
-	void *fake = dlopen(getenv("GPUPRES_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
-	int (*function)(void) = (int (*)(void))dlsym(fake, name);
+	void *fake = dlopen(getenv("GPUPRES_DRIVER"), RTLD_NOW | RTLD_LOCAL);
+	void *function = dlsym(fake, name);
 
 	CHECK(function);
 	return function;
 }
+
+#define FAKE(name) ((__typeof__(&name))fake_function(#name))
 
 static void test_forward_when_first_call_then_all_arguments_arrive(void)
 {
@@ -69,6 +75,47 @@ static void test_forward_when_threads_call_first_then_bound_once(void)
 		CHECK_EQ(pthread_create(&threads[i], NULL, first_call, &barrier), 0);
 	for (int i = 0; i < 8; i++)
 		pthread_join(threads[i], NULL);
+}
+
+static __typeof__(&cuGetProcAddress_v2) resolve;
+static void *resolved_while_binding;
+static pthread_t resolver;
+static sem_t resolved;
+
+static void *resolve_one(void *arg)
+{
+	CHECK_EQ(resolve("cuUserObjectRelease", arg, 12000, 0, NULL), CUDA_SUCCESS);
+	sem_post(&resolved);
+	return NULL;
+}
+
+/* Gives another thread the time to post what it must not post yet. */
+static void wait_in_vain(sem_t *sem)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += 50 * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	(void)sem_timedwait(sem, &until);
+}
+
+static void resolve_while_binding(void)
+{
+	CHECK_EQ(pthread_create(&resolver, NULL, resolve_one, &resolved_while_binding), 0);
+	wait_in_vain(&resolved);
+}
+
+static void test_resolve_when_other_thread_binds_then_ours(void)
+{
+	open_shim();
+	resolve = SHIM(cuGetProcAddress_v2);
+	sem_init(&resolved, 0, 0);
+	FAKE(fake_on)(FAKE_BIND, resolve_while_binding);
+	CHECK_EQ(SHIM(cuInit)(0), CUDA_SUCCESS);
+	pthread_join(resolver, NULL);
+	CHECK_EQ(resolved_while_binding, dlsym(shim, "cuUserObjectRelease"));
 }
 
 static void test_forward_when_driver_lacks_it_then_not_found(void)
@@ -102,7 +149,6 @@ static void test_forward_when_driver_is_the_shim_then_no_device(void)
 static void test_resolve_when_found_then_ours_of_that_name(void)
 {
 	CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
-	__typeof__(&cuGetProcAddress_v2) resolve;
 	void *function = (void *)1;
 
 	open_shim();
@@ -154,20 +200,28 @@ static void start_daemon(void)
 	CHECK_EQ(pthread_create(&thread, NULL, play_daemon, &listener), 0);
 }
 
-static void test_free_when_stream_is_captured_then_deferred(void)
+/* The shim in front of the fake driver, under the played daemon, with a context. */
+static void open_managed(void)
 {
-	int (*synchronised)(void), (*mapped)(void);
-	CUdeviceptr captured, other;
 	CUcontext context;
-	CUgraph graph;
 
 	start_daemon();
 	open_shim();
 	CHECK_EQ(SHIM(cuInit)(0), CUDA_SUCCESS);
 	CHECK_EQ(unlink(addr.sun_path), 0);
-	synchronised = fake_function("fake_n_synchronised");
-	mapped = fake_function("fake_n_mapped");
 	CHECK_EQ(SHIM(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+}
+
+static void test_free_when_stream_is_captured_then_deferred(void)
+{
+	__typeof__(&fake_n_synchronised) synchronised;
+	__typeof__(&fake_n_mapped) mapped;
+	CUdeviceptr captured, other;
+	CUgraph graph;
+
+	open_managed();
+	synchronised = FAKE(fake_n_synchronised);
+	mapped = FAKE(fake_n_mapped);
 	CHECK_EQ(SHIM(cuMemAlloc_v2)(&captured, 2 * MIB), CUDA_SUCCESS);
 	CHECK_EQ(mapped(), 1);
 	CHECK_EQ(SHIM(cuStreamBeginCapture_v2)((CUstream)5, CU_STREAM_CAPTURE_MODE_GLOBAL),
@@ -182,6 +236,189 @@ static void test_free_when_stream_is_captured_then_deferred(void)
 	CHECK_EQ(SHIM(cuMemFree_v2)(other), CUDA_SUCCESS);
 	CHECK_EQ(synchronised(), 2);
 	CHECK_EQ(mapped(), 0);
+}
+
+static bool is_allocated(CUdeviceptr at)
+{
+	CUdeviceptr start;
+
+	return SHIM(cuMemGetAddressRange_v2)(&start, NULL, at) == CUDA_SUCCESS && start == at;
+}
+
+static CUdeviceptr freed;
+
+static void free_now(void)
+{
+	CHECK_EQ(SHIM(cuMemFree_v2)(freed), CUDA_SUCCESS);
+}
+
+static void test_free_when_capture_begins_then_deferred(void)
+{
+	CUgraph graph;
+
+	open_managed();
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&freed, 2 * MIB), CUDA_SUCCESS);
+	FAKE(fake_on)(FAKE_CAPTURE, free_now);
+	CHECK_EQ(SHIM(cuStreamBeginCapture_v2)((CUstream)5, CU_STREAM_CAPTURE_MODE_RELAXED),
+		 CUDA_SUCCESS);
+	CHECK_EQ(FAKE(fake_n_synchronised)(), 0);
+	CHECK_EQ(SHIM(cuStreamEndCapture)((CUstream)5, &graph), CUDA_SUCCESS);
+}
+
+/* Every thread has a stream of its own that is known to all by one handle. */
+static void test_free_when_one_of_two_captures_ends_then_deferred(void)
+{
+	CUgraph graph;
+
+	open_managed();
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&freed, 2 * MIB), CUDA_SUCCESS);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(SHIM(cuStreamBeginCapture_v2)(CU_STREAM_PER_THREAD,
+						       CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+			 CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuStreamEndCapture)(CU_STREAM_PER_THREAD, &graph), CUDA_SUCCESS);
+	free_now();
+	CHECK_EQ(FAKE(fake_n_synchronised)(), 0);
+	CHECK_EQ(SHIM(cuStreamEndCapture)(CU_STREAM_PER_THREAD, &graph), CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&freed, 2 * MIB), CUDA_SUCCESS);
+	CHECK_EQ(FAKE(fake_n_synchronised)(), 1);
+	CHECK_EQ(FAKE(fake_n_mapped)(), 1);
+}
+
+static CUdeviceptr next_owned;
+
+static void alloc_now(void)
+{
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&next_owned, 2 * MIB), CUDA_SUCCESS);
+}
+
+/* Another thread makes a context, which is given the handle of the one that just ended. */
+static void test_destroy_when_handle_is_reused_then_new_memory_stays(void)
+{
+	CUcontext context;
+
+	open_managed();
+	CHECK_EQ(SHIM(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&freed, 2 * MIB), CUDA_SUCCESS);
+	FAKE(fake_on)(FAKE_DESTROY, alloc_now);
+	CHECK_EQ(SHIM(cuCtxDestroy_v2)(context), CUDA_SUCCESS);
+	CHECK(!is_allocated(freed));
+	CHECK(is_allocated(next_owned));
+}
+
+/* Sizes that cannot be rounded up are nothing to ask the daemon about. */
+static void test_alloc_when_size_is_absurd_then_driver_answers(void)
+{
+	CUdeviceptr at;
+
+	setenv("GPUPRES_ALLOC_WAIT", "1", 1);
+	open_managed();
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&at, SIZE_MAX), CUDA_ERROR_NOT_FOUND);
+}
+
+static sem_t export_began, export_may_end;
+
+static void hold_first_export(void)
+{
+	static atomic_bool held;
+
+	if (atomic_exchange(&held, true))
+		return;
+	sem_post(&export_began);
+	sem_wait(&export_may_end);
+}
+
+static void *free_one(void *arg)
+{
+	CHECK_EQ(SHIM(cuMemFree_v2)(*(const CUdeviceptr *)arg), CUDA_SUCCESS);
+	return NULL;
+}
+
+/*
+ * The last block of a slab is freed while its extent is being exported, and a block of the slab is
+ * taken before that is over: the slab must stay.
+ */
+static void test_free_when_slab_is_exported_then_new_block_stays(void)
+{
+	CUdeviceptr first[4], second[4], last;
+	pthread_t thread;
+
+	open_managed();
+	sem_init(&export_began, 0, 0);
+	sem_init(&export_may_end, 0, 0);
+	FAKE(fake_on)(FAKE_EXPORT, hold_first_export);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(SHIM(cuMemAlloc_v2)(&first[i], MIB / 2), CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&second[0], MIB / 2), CUDA_SUCCESS);
+	sem_wait(&export_began);
+	CHECK_EQ(SHIM(cuMemFree_v2)(second[0]), CUDA_SUCCESS);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(SHIM(cuMemFree_v2)(first[i]), CUDA_SUCCESS);
+	CHECK_EQ(pthread_create(&thread, NULL, free_one, &first[3]), 0);
+	while (is_allocated(first[3]))
+		sched_yield();
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(SHIM(cuMemAlloc_v2)(&second[i], MIB / 2), CUDA_SUCCESS);
+	CHECK_EQ(SHIM(cuMemAlloc_v2)(&last, MIB / 2), CUDA_SUCCESS);
+	CHECK_EQ(last, first[0]);
+	sem_post(&export_may_end);
+	pthread_join(thread, NULL);
+	CHECK(is_allocated(last));
+	CHECK_EQ(FAKE(fake_n_mapped)(), 2);
+}
+
+static int n_exported_fds(void)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	const struct dirent *e;
+	int n = 0;
+
+	CHECK(fds);
+	while ((e = readdir(fds))) {
+		char target[64] = "";
+
+		n += readlinkat(dirfd(fds), e->d_name, target, sizeof(target) - 1) > 0 &&
+		     strstr(target, "memfd:fake");
+	}
+	closedir(fds);
+	return n;
+}
+
+static sem_t forked;
+
+static void *fork_one(void *arg)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(n_exported_fds());
+	sem_post(&forked);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status));
+	*(int *)arg = WEXITSTATUS(status);
+	return NULL;
+}
+
+static void test_fork_when_exporting_then_child_keeps_no_memory(void)
+{
+	CUdeviceptr at[2];
+	pthread_t thread;
+	int n = -1;
+
+	open_managed();
+	sem_init(&forked, 0, 0);
+	sem_init(&export_began, 0, 0);
+	sem_init(&export_may_end, 0, 0);
+	FAKE(fake_on)(FAKE_EXPORT, hold_first_export);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(SHIM(cuMemAlloc_v2)(&at[i], 2 * MIB), CUDA_SUCCESS);
+	sem_wait(&export_began);
+	CHECK_EQ(pthread_create(&thread, NULL, fork_one, &n), 0);
+	wait_in_vain(&forked);
+	sem_post(&export_may_end);
+	pthread_join(thread, NULL);
+	CHECK_EQ(n, 0);
 }
 
 static void in_a_process(void (*test)(void))
@@ -207,10 +444,17 @@ int main(void)
 	setenv("GPUPRES_SOCKET", "/nonexistent/shim.sock", 1);
 	in_a_process(test_forward_when_first_call_then_all_arguments_arrive);
 	in_a_process(test_forward_when_threads_call_first_then_bound_once);
+	in_a_process(test_resolve_when_other_thread_binds_then_ours);
 	in_a_process(test_forward_when_driver_lacks_it_then_not_found);
 	in_a_process(test_forward_when_no_driver_then_no_device);
 	in_a_process(test_forward_when_driver_is_the_shim_then_no_device);
 	in_a_process(test_resolve_when_found_then_ours_of_that_name);
 	in_a_process(test_free_when_stream_is_captured_then_deferred);
+	in_a_process(test_free_when_capture_begins_then_deferred);
+	in_a_process(test_free_when_one_of_two_captures_ends_then_deferred);
+	in_a_process(test_destroy_when_handle_is_reused_then_new_memory_stays);
+	in_a_process(test_alloc_when_size_is_absurd_then_driver_answers);
+	in_a_process(test_free_when_slab_is_exported_then_new_block_stays);
+	in_a_process(test_fork_when_exporting_then_child_keeps_no_memory);
 	return 0;
 }
