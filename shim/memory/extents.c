@@ -72,12 +72,18 @@ static struct gp_extent *extents_lookup(const struct gp_extents *x, uint64_t add
 	return i < x->n && x->sorted[i]->address <= address ? x->sorted[i] : NULL;
 }
 
+/* Whether any part of the allocation that @e belongs to is being exported. */
+static bool extents_is_pinned(const struct gp_extents *x, const struct gp_extent *e)
+{
+	return x->pinned && x->pinned->start == e->start;
+}
+
 /* As extents_lookup; waits until an extent that is one allocation is not pinned. */
 static struct gp_extent *extents_lookup_unpinned(struct gp_extents *x, uint64_t address)
 {
 	struct gp_extent *e;
 
-	while ((e = extents_lookup(x, address)) && !e->slab && e == x->pinned)
+	while ((e = extents_lookup(x, address)) && !e->slab && extents_is_pinned(x, e))
 		pthread_cond_wait(&x->unpinned, &x->lock);
 	return e;
 }
@@ -114,31 +120,40 @@ static bool extents_grow(struct gp_extent ***array, size_t capacity)
 	return grown != NULL;
 }
 
-static bool extents_reserve_slot(struct gp_extents *x)
+static bool extents_reserve_slots(struct gp_extents *x, size_t n)
 {
-	size_t capacity = x->capacity ? 2 * x->capacity : 64;
+	size_t capacity = x->capacity ? x->capacity : 64;
 
-	if (x->n < x->capacity)
+	if (x->n + n <= x->capacity)
 		return true;
+	while (capacity < x->n + n)
+		capacity *= 2;
 	if (!extents_grow(&x->sorted, capacity) || !extents_grow(&x->by_id, capacity))
 		return false;
 	x->capacity = capacity;
 	return true;
 }
 
+/* All parts of the allocation that begins with @e, or none. */
 static bool extents_insert(struct gp_extents *x, struct gp_extent *e)
 {
-	size_t i = extents_position(x, e->address);
+	size_t n = 0;
 
-	if (!extents_reserve_slot(x))
+	for (const struct gp_extent *part = e; part; part = part->next)
+		n++;
+	if (!extents_reserve_slots(x, n))
 		return false;
-	memmove(&x->sorted[i + 1], &x->sorted[i], (x->n - i) * sizeof(struct gp_extent *));
-	x->sorted[i] = e;
-	e->id = x->next_id++;
-	x->by_id[x->n++] = e;
-	x->bytes += e->bytes;
-	if (e->slab)
-		gp_list_add_tail(&x->roomy, &e->slab->roomy);
+	for (; e; e = e->next) {
+		size_t i = extents_position(x, e->address);
+
+		memmove(&x->sorted[i + 1], &x->sorted[i], (x->n - i) * sizeof(struct gp_extent *));
+		x->sorted[i] = e;
+		e->id = x->next_id++;
+		x->by_id[x->n++] = e;
+		x->bytes += e->bytes;
+		if (e->slab)
+			gp_list_add_tail(&x->roomy, &e->slab->roomy);
+	}
 	return true;
 }
 
@@ -154,8 +169,7 @@ static void extents_forget_deferred(struct gp_extents *x, const struct gp_extent
 	x->n_deferred = kept;
 }
 
-/* Lock held. Takes @e, which is not pinned, out of the table. */
-static void extents_remove(struct gp_extents *x, struct gp_extent *e)
+static void extents_remove_one(struct gp_extents *x, struct gp_extent *e)
 {
 	size_t i;
 
@@ -172,40 +186,96 @@ static void extents_remove(struct gp_extents *x, struct gp_extent *e)
 		gp_list_del(&e->slab->roomy);
 }
 
-/* Frees @e, which is in no table. */
-static void extent_destroy(struct gp_extent *e)
+/* Lock held. Takes all parts of the allocation that begins with @e, none pinned, out of the table.
+ */
+static void extents_remove(struct gp_extents *x, struct gp_extent *e)
 {
-	gp_close_fd(&e->fd);
-	if (e->state != GP_EXTENT_RELEASED)
-		GP_DRIVER(cuMemUnmap)(e->address, e->bytes);
-	if (e->state == GP_EXTENT_RESIDENT)
-		GP_DRIVER(cuMemRelease)(e->handle);
-	GP_DRIVER(cuMemAddressFree)(e->address, e->bytes);
-	gp_slab_free(e->slab);
-	free(e);
+	for (; e; e = e->next)
+		extents_remove_one(x, e);
 }
 
+/* Frees the allocation that begins with @e; it is in no table. */
+static void extent_destroy(struct gp_extent *e)
+{
+	uint64_t start = e->start, bytes = gp_round_up(e->asked_bytes, GP_CHUNK_BYTES);
+
+	while (e) {
+		struct gp_extent *next = e->next;
+
+		gp_close_fd(&e->fd);
+		if (e->state != GP_EXTENT_RELEASED)
+			GP_DRIVER(cuMemUnmap)(e->address, e->bytes);
+		if (e->state == GP_EXTENT_RESIDENT)
+			GP_DRIVER(cuMemRelease)(e->handle);
+		gp_slab_free(e->slab);
+		free(e);
+		e = next;
+	}
+	GP_DRIVER(cuMemAddressFree)(start, bytes);
+}
+
+/* The parts of an allocation, unbacked, from the last to the first; NULL when out of host memory.
+ */
+static struct gp_extent *extent_describe(CUcontext context, CUdevice device, uint64_t start,
+					 uint64_t bytes)
+{
+	uint64_t end = gp_round_up(bytes, GP_CHUNK_BYTES), at = end;
+	struct gp_extent *first = NULL;
+
+	while (at) {
+		struct gp_extent *e = malloc(sizeof(*e));
+		uint64_t part = (at - 1) % GP_EXTENT_MAX_BYTES + 1;
+
+		if (!e) {
+			while ((e = first)) {
+				first = e->next;
+				free(e);
+			}
+			return NULL;
+		}
+		at -= part;
+		*e = (struct gp_extent){
+			.address = start + at,
+			.bytes = part,
+			.start = start,
+			.asked_bytes = bytes,
+			.next = first,
+			.context = context,
+			.device = device,
+			.state = GP_EXTENT_RELEASED,
+			.fd = -1,
+		};
+		first = e;
+	}
+	return first;
+}
+
+/* Reserves an address and backs it; all or nothing. */
 static struct gp_extent *extent_new(CUcontext context, CUdevice device, uint64_t bytes,
 				    CUresult *ret_error)
 {
-	struct gp_extent *e = malloc(sizeof(*e));
+	uint64_t rounded = gp_round_up(bytes, GP_CHUNK_BYTES);
+	struct gp_extent *first;
+	CUdeviceptr start;
 
-	*ret_error = CUDA_ERROR_OUT_OF_MEMORY;
-	if (!e)
+	*ret_error = GP_DRIVER(cuMemAddressReserve)(&start, rounded, GP_CHUNK_BYTES, 0, 0);
+	if (*ret_error != CUDA_SUCCESS)
 		return NULL;
-	*e = (struct gp_extent){
-		.bytes = gp_round_up(bytes, GP_CHUNK_BYTES),
-		.asked_bytes = bytes,
-		.context = context,
-		.device = device,
-		.fd = -1,
-	};
-	*ret_error = gp_vmm_alloc(device, e->bytes, &e->address, &e->handle);
-	if (*ret_error != CUDA_SUCCESS) {
-		free(e);
+	first = extent_describe(context, device, start, bytes);
+	if (!first) {
+		GP_DRIVER(cuMemAddressFree)(start, rounded);
+		*ret_error = CUDA_ERROR_OUT_OF_MEMORY;
 		return NULL;
 	}
-	return e;
+	for (struct gp_extent *e = first; e; e = e->next) {
+		*ret_error = gp_vmm_back(device, e->address, e->bytes, &e->handle);
+		if (*ret_error != CUDA_SUCCESS) {
+			extent_destroy(first);
+			return NULL;
+		}
+		e->state = GP_EXTENT_RESIDENT;
+	}
+	return first;
 }
 
 /* Lock held. A block of a slab that exists, or 0. */
@@ -278,8 +348,10 @@ static bool extents_find(const struct gp_extents *x, uint64_t address, struct gp
 
 	if (!e)
 		return false;
+	if (e->address != e->start)
+		e = extents_lookup(x, e->start); /* its first part, which gives it its identity */
 	ret->context = e->context;
-	ret->start = e->address;
+	ret->start = e->start;
 	ret->bytes = e->asked_bytes;
 	if (e->slab && !gp_slab_find(e->slab, address, &ret->start, &ret->bytes))
 		return false;
@@ -343,7 +415,7 @@ CUresult gp_extents_free(struct gp_extents *x, uint64_t address)
 	e = extents_lookup_unpinned(x, address);
 	if (e && e->slab && gp_slab_give(e->slab, address)) {
 		whole = extents_give_small(x, e);
-	} else if (e && !e->slab && e->address == address) {
+	} else if (e && !e->slab && e->start == address) {
 		whole = true;
 	} else {
 		pthread_mutex_unlock(&x->lock);
@@ -432,7 +504,8 @@ void gp_extents_drop_context(struct gp_extents *x, CUcontext context, uint64_t n
 
 	do {
 		pthread_mutex_lock(&x->lock);
-		while ((gone = extents_of_context(x, context, next_id)) && gone == x->pinned)
+		while ((gone = extents_of_context(x, context, next_id)) &&
+		       extents_is_pinned(x, gone))
 			pthread_cond_wait(&x->unpinned, &x->lock);
 		if (gone)
 			extents_remove(x, gone);

@@ -172,19 +172,11 @@ static void move_undo(struct gp_extents *x, const uint64_t *ids, size_t n)
 
 static CUresult move_back(struct gp_extent *e)
 {
-	CUmemGenericAllocationHandle handle;
-	CUresult r = gp_vmm_create(e->device, e->bytes, &handle);
+	CUresult r = gp_vmm_back(e->device, e->address, e->bytes, &e->handle);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = gp_vmm_map(e->address, e->bytes, handle, e->device);
-	if (r != CUDA_SUCCESS) {
-		GP_DRIVER(cuMemRelease)(handle);
-		return r;
-	}
-	e->handle = handle;
-	e->state = GP_EXTENT_RESIDENT;
-	return CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS)
+		e->state = GP_EXTENT_RESIDENT;
+	return r;
 }
 
 /* The gate is closed: the table and its entries stand still without the lock. */

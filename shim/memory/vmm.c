@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shim/memory/vmm.h"
 
-#include "base/size.h"
 #include "shim/interpose/driver.h"
 
 #include <errno.h>
@@ -39,26 +38,19 @@ CUresult gp_vmm_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHand
 	return r;
 }
 
-CUresult gp_vmm_alloc(CUdevice device, uint64_t bytes, uint64_t *ret_address,
-		      CUmemGenericAllocationHandle *ret_handle)
+CUresult gp_vmm_back(CUdevice device, uint64_t address, uint64_t bytes,
+		     CUmemGenericAllocationHandle *ret_handle)
 {
 	CUmemGenericAllocationHandle handle;
-	CUdeviceptr address;
 	CUresult r = gp_vmm_create(device, bytes, &handle);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = GP_DRIVER(cuMemAddressReserve)(&address, bytes, GP_CHUNK_BYTES, 0, 0);
-	if (r == CUDA_SUCCESS) {
-		r = gp_vmm_map(address, bytes, handle, device);
-		if (r == CUDA_SUCCESS) {
-			*ret_address = address;
-			*ret_handle = handle;
-			return CUDA_SUCCESS;
-		}
-		GP_DRIVER(cuMemAddressFree)(address, bytes);
-	}
-	GP_DRIVER(cuMemRelease)(handle);
+	r = gp_vmm_map(address, bytes, handle, device);
+	if (r == CUDA_SUCCESS)
+		*ret_handle = handle;
+	else
+		GP_DRIVER(cuMemRelease)(handle);
 	return r;
 }
 

@@ -12,9 +12,9 @@ CUresult gp_vmm_create(CUdevice device, uint64_t bytes, CUmemGenericAllocationHa
 CUresult gp_vmm_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle,
 		    CUdevice device);
 
-/* Reserves an address and backs it with new memory; all or nothing. */
-CUresult gp_vmm_alloc(CUdevice device, uint64_t bytes, uint64_t *ret_address,
-		      CUmemGenericAllocationHandle *ret_handle);
+/* Backs a reserved address with new memory; all or nothing. */
+CUresult gp_vmm_back(CUdevice device, uint64_t address, uint64_t bytes,
+		     CUmemGenericAllocationHandle *ret_handle);
 
 /* A CLOEXEC fd of its own for the memory of @handle, at a high number; negative errno. */
 int gp_vmm_export(CUmemGenericAllocationHandle handle);

@@ -36,6 +36,20 @@ def test_full_swap_leaves_the_job_running():
         d.check_nothing_leaked()
 
 
+def test_allocation_of_several_extents():
+    """Over 1 GiB in one allocation: several extents, given back one by one, one range to the program."""
+    with Daemon(memory="2G", arena="1300M") as d:
+        d.note_free()
+        ident = running_fill(d, 1100, 8)
+        report = d.json("preempt", str(ident))["report"]
+        check(report["total_bytes"] >= 1100 * MIB, str(report))
+        check(d.job(ident)["device_bytes"] == 0, "memory left on the device")
+        d.ctl("resume", str(ident))
+        check(d.wait(ident) == 0, d.logs(ident))
+        check("wrong=0" in d.logs(ident), d.logs(ident))
+        d.check_nothing_leaked()
+
+
 def test_zero_chunks_take_no_room():
     with Daemon() as d:
         d.note_free()
