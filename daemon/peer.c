@@ -104,6 +104,8 @@ static void peer_flush(struct gp_peer *peer)
 		peer->n_queued--;
 	}
 	gp_loop_set_events(&peer->daemon->loop, &peer->source, EPOLLIN);
+	if (peer->listing)
+		gp_request_list_more(peer);
 }
 
 void gp_peer_send_ok(struct gp_peer *peer, const struct gp_wire_msg *request)

@@ -26,6 +26,9 @@ struct gp_peer {
 	bool failed; /* takes no more messages; closed once what it sent is read */
 	struct gp_wire_msg hello; /* kept while the welcome waits for the devices */
 	bool welcome_pending;
+	struct gp_wire_msg list; /* a LIST under way: goes on when the queue is empty */
+	bool listing;
+	uint64_t listed_job; /* the last one sent */
 	uid_t uid;
 	pid_t pid;
 	union {

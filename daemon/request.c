@@ -120,15 +120,34 @@ static void request_send_job(struct gp_peer *peer, const struct gp_wire_msg *msg
 	gp_peer_send(peer, &reply, NULL, 0);
 }
 
-static void request_list(struct gp_peer *peer, const struct gp_wire_msg *msg)
+/* History is longer than a queue may be: as much at a time as the socket takes. */
+void gp_request_list_more(struct gp_peer *peer)
 {
 	struct gp_wire_msg reply;
 
 	gp_list_for_each(job, &peer->daemon->jobs, struct gp_job, node) {
-		request_send_job(peer, msg, job);
+		if (peer->n_queued)
+			return;
+		if (job->id <= peer->listed_job)
+			continue;
+		peer->listed_job = job->id;
+		request_send_job(peer, &peer->list, job);
 	}
-	gp_wire_init_reply(&reply, GP_WIRE_END, msg);
+	peer->listing = false;
+	gp_wire_init_reply(&reply, GP_WIRE_END, &peer->list);
 	gp_peer_send(peer, &reply, NULL, 0);
+}
+
+static void request_list(struct gp_peer *peer, const struct gp_wire_msg *msg)
+{
+	if (peer->listing) {
+		gp_peer_send_error(peer, msg, -EBUSY, "one LIST at a time");
+		return;
+	}
+	memcpy(&peer->list, msg, msg->header.size);
+	peer->listing = true;
+	peer->listed_job = 0;
+	gp_request_list_more(peer);
 }
 
 static void request_devices(struct gp_peer *peer, const struct gp_wire_msg *msg)
