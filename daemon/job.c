@@ -91,6 +91,17 @@ void gp_job_path(const struct gp_job *job, const char *suffix, char *buf, size_t
 		 suffix);
 }
 
+bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint32_t n_env)
+{
+	uint64_t n_strings = 0;
+
+	if (!bytes || blob[bytes - 1])
+		return false;
+	for (size_t i = 0; i < bytes; i++)
+		n_strings += blob[i] == '\0';
+	return n_args > 0 && n_strings == (uint64_t)n_args + n_env + 1;
+}
+
 static void job_store(const struct gp_job *job)
 {
 	const struct gp_store_job s = {
@@ -454,6 +465,14 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	job->n_preemptions = s->n_preemptions;
 	job->adopted = s->adopted;
 	job->state_since_ns = gp_now_ns();
+	/* Rows can be damaged, or edited: what is not sound must not be walked. */
+	if (!(s->adopted && !s->blob_bytes && !s->n_args) &&
+	    !gp_job_blob_is_sound(s->blob, s->blob_bytes, s->n_args, s->n_env)) {
+		job->n_args = job->n_env = 0;
+		if (!gp_job_state_is_final(job->state))
+			gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
+		return 0;
+	}
 	if (s->blob_bytes) {
 		job->blob = malloc(s->blob_bytes);
 		if (!job->blob)

@@ -128,6 +128,8 @@ void gp_job_attach_supervisor(struct gp_job *job, struct gp_peer *peer);
 void gp_job_handle_supervisor(struct gp_peer *peer, const struct gp_wire_msg *msg);
 /* The supervisor's connection ended. */
 void gp_job_supervisor_closed(struct gp_job *job);
+/* @blob is just @n_args arguments, @n_env variables and a working directory, each terminated. */
+bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint32_t n_env);
 /* Folder and paths of a job's files; -ENAMETOOLONG cannot happen for paths checked at start. */
 void gp_job_path(const struct gp_job *job, const char *suffix, char *buf, size_t buf_bytes);
 
