@@ -146,7 +146,7 @@ static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_rea
 	d->free_bytes = ready->free_bytes;
 	d->meminfo.arena_bytes = ready->arena_bytes;
 	d->meminfo.swap_bytes = ready->swap_bytes;
-	d->meminfo_pending = false;
+	d->meminfo_pending = d->meminfo_stale = d->meminfo_again = false;
 	gp_wire_text(d->name, sizeof(d->name), ready->name);
 	gp_log(GP_LOG_INFO, "device_ready",
 	       "device=%u name=\"%s\" memory=\"%s\" arena=\"%s\" freeze=%s", d->ordinal, d->name,
@@ -163,6 +163,29 @@ static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_rea
 	gp_schedule_want(d->daemon);
 }
 
+/* At least every second reading is decided on, however often something changes. */
+static void device_meminfo(struct gp_device *d, const struct gp_wire_meminfo *meminfo)
+{
+	bool again = d->meminfo_stale && !d->meminfo_again;
+
+	d->meminfo = *meminfo;
+	d->free_bytes = meminfo->free_bytes;
+	d->total_bytes = meminfo->total_bytes;
+	if (d->meminfo_stale)
+		gp_schedule_want(d->daemon);
+	d->meminfo_pending = d->meminfo_stale = false;
+	d->meminfo_again = again;
+	if (!again)
+		gp_schedule_decide(d);
+}
+
+static void device_no_meminfo(struct gp_device *d, const struct gp_wire_error *error)
+{
+	gp_log(GP_LOG_ERR, "meminfo", "device=%u error=\"%s\"", d->ordinal, error->text);
+	d->meminfo_pending = d->meminfo_stale = d->meminfo_again = false;
+	gp_schedule_later(d->daemon);
+}
+
 void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 {
 	struct gp_device *d = peer->device;
@@ -173,11 +196,7 @@ void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 		device_set_ready(d, &msg->mover_ready);
 		break;
 	case GP_WIRE_MEMINFO:
-		d->meminfo = msg->meminfo;
-		d->meminfo_pending = false;
-		d->free_bytes = msg->meminfo.free_bytes;
-		d->total_bytes = msg->meminfo.total_bytes;
-		gp_schedule_decide(d);
+		device_meminfo(d, &msg->meminfo);
 		break;
 	case GP_WIRE_FROZEN:
 	case GP_WIRE_THAWED:
@@ -188,6 +207,8 @@ void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 		job = gp_job_find(peer->daemon, msg->header.job);
 		if (job)
 			gp_preempt_handle_mover(job, msg);
+		else if (!msg->header.job)
+			device_no_meminfo(d, &msg->error);
 		break;
 	default:
 		gp_peer_close(peer, "sent a message that a mover must not send");

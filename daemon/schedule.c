@@ -16,10 +16,17 @@
  * look again at this interval.
  */
 #define SCHEDULE_RETRY_NS (250 * GP_NS_PER_MS)
+/* A job that cannot be made a victim now. */
+#define SCHEDULE_REST_NS (5 * GP_NS_PER_SEC)
 
 void gp_schedule_want(struct gp_daemon *daemon)
 {
 	daemon->schedule_wanted = true;
+}
+
+void gp_schedule_later(struct gp_daemon *daemon)
+{
+	gp_timer_arm(&daemon->loop, &daemon->schedule_timer, gp_now_ns() + SCHEDULE_RETRY_NS);
 }
 
 void gp_schedule_turn(struct gp_daemon *daemon)
@@ -30,8 +37,13 @@ void gp_schedule_turn(struct gp_daemon *daemon)
 		return;
 	daemon->schedule_wanted = false;
 	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
-		if (!d->ready || d->meminfo_pending)
+		if (!d->ready)
 			continue;
+		if (d->meminfo_pending) {
+			/* Memory may have come free since it was asked for. */
+			d->meminfo_stale = true;
+			continue;
+		}
 		d->meminfo_pending = true;
 		gp_wire_init(&m, GP_WIRE_MEMINFO);
 		gp_device_send(d, &m, NULL, 0);
@@ -194,7 +206,7 @@ void gp_schedule_decide(struct gp_device *d)
 	gp_timer_disarm(&d->daemon->schedule_timer);
 	if (!waiting)
 		return;
-	gp_timer_arm(&d->daemon->loop, &d->daemon->schedule_timer, view.now_ns + SCHEDULE_RETRY_NS);
+	gp_schedule_later(d->daemon);
 	gp_policy_priority(&view, &plan);
 	if (gp_policy_check(&view, &plan, &err) < 0) {
 		gp_log(GP_LOG_ERR, "plan_rejected", "error=\"%s\"", err.msg);
