@@ -171,6 +171,7 @@ void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *caus
 
 	job->ended_ns = gp_wallclock_ns();
 	job->op = GP_OP_NONE;
+	job->phase = GP_PHASE_NONE;
 	gp_timer_disarm(&job->op_timer);
 	gp_timer_disarm(&job->supervisor_timer);
 	job->saved_bytes = 0;
@@ -189,7 +190,18 @@ uint64_t gp_job_device_bytes(const struct gp_job *job)
 	uint64_t sum = 0;
 
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-		sum += proc->movable_bytes - proc->released_bytes;
+		if (proc->movable_bytes > proc->released_bytes)
+			sum += proc->movable_bytes - proc->released_bytes;
+	}
+	return sum;
+}
+
+uint64_t gp_job_released_bytes(const struct gp_job *job)
+{
+	uint64_t sum = 0;
+
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		sum += proc->released_bytes;
 	}
 	return sum;
 }
@@ -351,7 +363,7 @@ static void job_supervisor_gone(struct gp_job *job)
 {
 	if (gp_job_state_is_final(job->state))
 		return;
-	if (job_read_status(job) == 0)
+	if (job_read_status(job) == 0 || job->fail_cause[0])
 		job_end(job);
 	else
 		gp_job_finish(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_FAILED,
@@ -391,7 +403,8 @@ void gp_job_attach_supervisor(struct gp_job *job, struct gp_peer *peer)
 {
 	job->supervisor = peer;
 	gp_timer_disarm(&job->supervisor_timer);
-	if (job->cancelling && job->op == GP_OP_NONE)
+	/* What was sent while it was away is lost. In any other phase the job may be frozen. */
+	if (job->phase == GP_PHASE_KILL)
 		gp_job_signal(job, SIGKILL);
 }
 

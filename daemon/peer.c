@@ -3,6 +3,7 @@
 
 #include "daemon/device.h"
 #include "daemon/job.h"
+#include "daemon/preempt.h"
 #include "daemon/proc.h"
 #include "daemon/request.h"
 
@@ -212,6 +213,8 @@ static void peer_hello(struct gp_peer *peer, const struct gp_wire_msg *msg)
 		peer->welcome_pending = true;
 	else
 		peer_welcome(peer);
+	if (peer->role == GP_ROLE_SHIM)
+		gp_preempt_proc_joined(peer->proc);
 }
 
 static void peer_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int *fds, size_t n_fds)

@@ -202,6 +202,15 @@ static void request_logs(struct gp_peer *peer, const struct gp_wire_msg *msg, st
 	gp_peer_send(peer, &reply, &fd, 1);
 }
 
+/* The operation may be over already, and then nobody else would answer. */
+static void request_wait_for_op(struct gp_peer *peer, const struct gp_wire_msg *msg,
+				struct gp_job *job)
+{
+	gp_job_add_request(job, peer, msg);
+	if (job->op == GP_OP_NONE)
+		gp_job_answer(job, msg->header.type, job->op_code, job->op_error);
+}
+
 static void request_preempt(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
 {
 	enum gp_job_state to = (enum gp_job_state)msg->preempt.to;
@@ -220,7 +229,7 @@ static void request_preempt(struct gp_peer *peer, const struct gp_wire_msg *msg,
 		return;
 	}
 	job->held = true;
-	gp_job_add_request(job, peer, msg);
+	request_wait_for_op(peer, msg, job);
 }
 
 static void request_resume(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
@@ -238,7 +247,7 @@ static void request_resume(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 		return;
 	}
 	job->held = false;
-	gp_job_add_request(job, peer, msg);
+	request_wait_for_op(peer, msg, job);
 }
 
 static void request_cancel(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
