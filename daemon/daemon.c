@@ -299,7 +299,7 @@ void gp_daemon_fini(struct gp_daemon *daemon)
 {
 	daemon->loop.stop = true;
 	gp_list_for_each(peer, &daemon->peers, struct gp_peer, node) {
-		gp_peer_close(peer, "the daemon stops");
+		gp_peer_drop(peer);
 	}
 	gp_peer_reap(daemon);
 	gp_list_for_each(device, &daemon->devices, struct gp_device, node) {

@@ -60,7 +60,7 @@ gp_must_check int gp_daemon_init(struct gp_daemon *daemon, const struct gp_optio
 				 struct gp_err *err);
 /* Runs until told to stop by SIGTERM, SIGINT or SIGHUP, or until a device cannot be brought up. */
 gp_must_check int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err);
-/* Harmless on a zeroed or half-initialised daemon. */
+/* Also after gp_daemon_init failed. What is stored of jobs stays as it is. */
 void gp_daemon_fini(struct gp_daemon *daemon);
 
 #endif

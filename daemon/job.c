@@ -21,6 +21,9 @@
 
 /* How long a supervisor has to come back to a restarted daemon; it tries once a second. */
 #define JOB_SUPERVISOR_GRACE_NS (10 * GP_NS_PER_SEC)
+/* By when a shim has thawed a process with all its memory after it lost its daemon: 10 s, and some.
+ */
+#define JOB_THAW_GRACE_NS (15 * GP_NS_PER_SEC)
 
 static void job_supervisor_timeout(struct gp_timer *timer);
 
@@ -65,6 +68,9 @@ void gp_job_free(struct gp_job *job)
 {
 	gp_list_for_each(q, &job->requests, struct gp_request, node) {
 		free(q);
+	}
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		free(proc);
 	}
 	if (job->supervisor_pidfd >= 0)
 		gp_loop_remove(&job->daemon->loop, &job->supervisor_source);
@@ -496,6 +502,68 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	return 0;
 }
 
+static void job_await_supervisor(struct gp_job *job)
+{
+	gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
+		     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
+}
+
+/*
+ * Its processes lack memory that only the last daemon's mover had, and stand still for good. On a
+ * card that is how they stay: killing a frozen process can stall the whole driver, and thawing one
+ * without its memory is no better.
+ */
+static void job_recover_lost(struct gp_job *job)
+{
+	bool soft = job->daemon->options.device == GP_DEVICE_SOFT;
+	const char *state = gp_job_state_name(job->state);
+	char cause[sizeof(job->cause)];
+
+	if (!soft || job->adopted) {
+		gp_job_finish(job, GP_JOB_FAILED,
+			      "its memory was lost when the daemon ended while it was %s; its "
+			      "processes are left frozen",
+			      state);
+		return;
+	}
+	snprintf(cause, sizeof(cause), "its memory was lost when the daemon ended while it was %s",
+		 state);
+	gp_job_set_state(job, GP_JOB_RUNNING, "%s: to be ended", cause);
+	gp_preempt_fail(job, cause);
+	job_await_supervisor(job);
+}
+
+/* Shims know their daemon for life: none comes back to this one. */
+static void job_recover_started(struct gp_job *job)
+{
+	switch (job->state) {
+	case GP_JOB_EVICTING:
+	case GP_JOB_SWAPPED:
+	case GP_JOB_RESTORING:
+		job_recover_lost(job);
+		return;
+	case GP_JOB_FREEZING:
+	case GP_JOB_FROZEN:
+	case GP_JOB_THAWING:
+		job->no_kill_before_ns = gp_now_ns() + JOB_THAW_GRACE_NS;
+		break;
+	default:
+		break;
+	}
+	if (job->adopted) {
+		gp_job_finish(job, GP_JOB_FAILED,
+			      "the daemon ended; its process goes on without one");
+		return;
+	}
+	if (job->no_kill_before_ns)
+		gp_job_set_state(job, GP_JOB_RUNNING,
+				 "was %s when the daemon ended: thaws itself within %llu s",
+				 gp_job_state_name(job->state), JOB_THAW_GRACE_NS / GP_NS_PER_SEC);
+	else
+		gp_job_set_state(job, GP_JOB_RUNNING, "waiting for its supervisor after a restart");
+	job_await_supervisor(job);
+}
+
 int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
 {
 	int r = gp_store_load(daemon->store, job_recover, daemon, err);
@@ -506,13 +574,7 @@ int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
 		if (gp_job_state_is_final(job->state) || job->state == GP_JOB_QUEUED)
 			continue;
 		job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
-		if (job->adopted) {
-			gp_job_finish(job, GP_JOB_FAILED, "lost when the daemon ended");
-			continue;
-		}
-		gp_job_set_state(job, GP_JOB_RUNNING, "waiting for its supervisor after a restart");
-		gp_timer_arm(&daemon->loop, &job->supervisor_timer,
-			     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
+		job_recover_started(job);
 	}
 	return 0;
 }

@@ -315,13 +315,25 @@ void gp_peer_close(struct gp_peer *peer, const char *why)
 		gp_device_mover_gone(peer->device);
 }
 
+static void peer_free(struct gp_peer *peer)
+{
+	gp_list_for_each(q, &peer->queue, struct peer_queued, node) {
+		peer_queued_free(q);
+	}
+	gp_list_del(&peer->node);
+	free(peer);
+}
+
+void gp_peer_drop(struct gp_peer *peer)
+{
+	gp_loop_remove(&peer->daemon->loop, &peer->source);
+	gp_close_fd(&peer->source.fd);
+	peer_free(peer);
+}
+
 void gp_peer_reap(struct gp_daemon *daemon)
 {
 	gp_list_for_each(peer, &daemon->dead_peers, struct gp_peer, node) {
-		gp_list_for_each(q, &peer->queue, struct peer_queued, node) {
-			peer_queued_free(q);
-		}
-		gp_list_del(&peer->node);
-		free(peer);
+		peer_free(peer);
 	}
 }

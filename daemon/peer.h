@@ -23,7 +23,7 @@ struct gp_peer {
 	size_t n_queued;
 	uint32_t role; /* 0 before the hello */
 	bool on_shim_socket, closed;
-	bool failed; /* takes no more messages; closed once what it sent is read */
+	bool failed;		  /* takes no more messages; closed once what it sent is read */
 	struct gp_wire_msg hello; /* kept while the welcome waits for the devices */
 	bool welcome_pending;
 	struct gp_wire_msg list; /* a LIST under way: goes on when the queue is empty */
@@ -42,6 +42,8 @@ struct gp_peer {
 void gp_peer_new(struct gp_daemon *daemon, int fd, bool on_shim_socket);
 /* Ends the connection and tells its role's owner; freed at the end of the turn. */
 void gp_peer_close(struct gp_peer *peer, const char *why);
+/* Ends the connection and tells nobody: the daemon stops, and what is stored of jobs stays true. */
+void gp_peer_drop(struct gp_peer *peer);
 /* Frees what gp_peer_close left behind. */
 void gp_peer_reap(struct gp_daemon *daemon);
 /* Welcomes the clients that came while the devices were not up yet. */
