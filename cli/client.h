@@ -24,7 +24,7 @@ struct gp_client {
 };
 
 /*
- * Connects to @path, or for NULL to control.sock in the runtime folder; waits at most 5 s.
+ * Connects to @path, or for NULL to control.sock in the runtime folder; waits at most 60 s.
  * -ENOTCONN: no daemon answers there; @err says how to start one.
  */
 gp_must_check int gp_client_open(struct gp_client *c, const char *path, struct gp_err *err);

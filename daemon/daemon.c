@@ -4,6 +4,7 @@
 #include "base/driver.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "base/time.h"
 #include "base/wire/wire.h"
 #include "daemon/device.h"
 #include "daemon/job.h"
@@ -22,6 +23,8 @@
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <sys/un.h>
+
+#define DAEMON_ACCEPT_PAUSE_NS GP_NS_PER_SEC
 
 static void daemon_turn_end(struct gp_loop *loop)
 {
@@ -42,10 +45,23 @@ static void daemon_accept(struct gp_source *source, uint32_t events)
 	struct gp_listener *l = gp_container_of(source, struct gp_listener, source);
 	int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd >= 0)
+	if (fd >= 0) {
 		gp_peer_new(l->daemon, fd, l->is_shim);
-	else if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
-		gp_log(GP_LOG_ERR, "accept", "error=\"%s\"", strerror(errno));
+		return;
+	}
+	if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)
+		return;
+	gp_log(GP_LOG_ERR, "accept", "error=\"%s\"", strerror(errno));
+	/* Whoever waits stays in the queue, and the socket readable: looking on would spin. */
+	gp_loop_set_events(&l->daemon->loop, source, 0);
+	gp_timer_arm(&l->daemon->loop, &l->pause, gp_now_ns() + DAEMON_ACCEPT_PAUSE_NS);
+}
+
+static void daemon_accept_again(struct gp_timer *timer)
+{
+	struct gp_listener *l = gp_container_of(timer, struct gp_listener, pause);
+
+	gp_loop_set_events(&l->daemon->loop, &l->source, EPOLLIN);
 }
 
 static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const char *name,
@@ -63,6 +79,7 @@ static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const 
 			daemon->options.runtime_dir);
 	l->daemon = daemon;
 	l->source.dispatch = daemon_accept;
+	gp_timer_init(&l->pause, daemon_accept_again);
 	l->source.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->source.fd < 0)
 		return gp_err_sys(err, -errno, "cannot create a socket");
@@ -92,7 +109,10 @@ static int daemon_signals(struct gp_daemon *daemon, struct gp_err *err)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
+	/* Our stderr may be a pipe whose reader has ended; jobs need us more than it does. */
+	signal(SIGPIPE, SIG_IGN);
 	daemon->signals.dispatch = daemon_signal;
 	daemon->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (daemon->signals.fd < 0)
@@ -279,7 +299,7 @@ void gp_daemon_fini(struct gp_daemon *daemon)
 {
 	daemon->loop.stop = true;
 	gp_list_for_each(peer, &daemon->peers, struct gp_peer, node) {
-		gp_peer_close(peer, "the daemon stops");
+		gp_peer_drop(peer);
 	}
 	gp_peer_reap(daemon);
 	gp_list_for_each(device, &daemon->devices, struct gp_device, node) {

@@ -26,6 +26,7 @@ struct gp_options {
 /* A listening socket. */
 struct gp_listener {
 	struct gp_source source;
+	struct gp_timer pause; /* out of file descriptors: until some may be free */
 	struct gp_daemon *daemon;
 	bool is_shim; /* shim.sock: takes shims only */
 };
@@ -57,9 +58,9 @@ struct gp_daemon {
 /* Opens sockets, store and devices. @options and its strings must outlive the daemon. */
 gp_must_check int gp_daemon_init(struct gp_daemon *daemon, const struct gp_options *options,
 				 struct gp_err *err);
-/* Runs until told to stop by SIGTERM or SIGINT, or until a device cannot be brought up. */
+/* Runs until told to stop by SIGTERM, SIGINT or SIGHUP, or until a device cannot be brought up. */
 gp_must_check int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err);
-/* Harmless on a zeroed or half-initialised daemon. */
+/* Also after gp_daemon_init failed. What is stored of jobs stays as it is. */
 void gp_daemon_fini(struct gp_daemon *daemon);
 
 #endif

@@ -10,13 +10,19 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 
 /* A mover that was ready once is started again, with pauses that double up to this. */
 #define DEVICE_RESTART_FIRST_NS (250 * GP_NS_PER_MS)
 #define DEVICE_RESTART_MAX	6
+/* One that served so long was no failed start. */
+#define DEVICE_STABLE_NS (60 * GP_NS_PER_SEC)
+/* How long a mover may take to end when the daemon does. */
+#define DEVICE_STOP_MS 10000
 
 static void device_mover_ended(struct gp_source *source, uint32_t events);
+static void device_restart_later(struct gp_device *d);
 
 static int device_start_mover(struct gp_device *d, struct gp_err *err)
 {
@@ -34,8 +40,23 @@ static void device_restart(struct gp_timer *timer)
 	struct gp_device *d = gp_container_of(timer, struct gp_device, restart_timer);
 	struct gp_err err;
 
-	if (device_start_mover(d, &err) < 0)
-		gp_log(GP_LOG_ERR, "mover", "device=%u error=\"%s\"", d->ordinal, err.msg);
+	if (device_start_mover(d, &err) == 0)
+		return;
+	gp_log(GP_LOG_ERR, "mover", "device=%u error=\"%s\"", d->ordinal, err.msg);
+	device_restart_later(d);
+}
+
+static void device_restart_later(struct gp_device *d)
+{
+	if (!d->was_ready || d->n_restarts == DEVICE_RESTART_MAX) {
+		/* It said why on stderr; a daemon without its device serves nobody. */
+		d->daemon->exit_code = 1;
+		d->daemon->loop.stop = true;
+		return;
+	}
+	gp_timer_arm(&d->daemon->loop, &d->restart_timer,
+		     gp_now_ns() + (DEVICE_RESTART_FIRST_NS << d->n_restarts));
+	d->n_restarts++;
 }
 
 static void device_mover_ended(struct gp_source *source, uint32_t events)
@@ -51,15 +72,10 @@ static void device_mover_ended(struct gp_source *source, uint32_t events)
 	if (d->daemon->loop.stop)
 		return;
 	gp_log(GP_LOG_ERR, "mover_ended", "device=%u code=%d", d->ordinal, code);
-	if (!d->was_ready || d->n_restarts == DEVICE_RESTART_MAX) {
-		/* It said why on stderr; a daemon without its device serves nobody. */
-		d->daemon->exit_code = 1;
-		d->daemon->loop.stop = true;
-		return;
-	}
-	gp_timer_arm(&d->daemon->loop, &d->restart_timer,
-		     gp_now_ns() + (DEVICE_RESTART_FIRST_NS << d->n_restarts));
-	d->n_restarts++;
+	if (d->ready_ns && gp_now_ns() - d->ready_ns > DEVICE_STABLE_NS)
+		d->n_restarts = 0;
+	d->ready_ns = 0;
+	device_restart_later(d);
 }
 
 int gp_device_new(struct gp_daemon *daemon, uint32_t ordinal, struct gp_err *err)
@@ -85,8 +101,12 @@ void gp_device_free(struct gp_device *d)
 	}
 	gp_timer_disarm(&d->restart_timer);
 	if (d->mover_pidfd >= 0) {
+		struct pollfd ended = { .fd = d->mover_pidfd, .events = POLLIN };
+
 		gp_loop_remove(&d->daemon->loop, &d->mover_source);
 		kill(d->mover_pid, SIGTERM);
+		if (poll(&ended, 1, DEVICE_STOP_MS) <= 0)
+			kill(d->mover_pid, SIGKILL);
 		gp_launch_reap(d->mover_pid);
 		gp_close_fd(&d->mover_pidfd);
 	}
@@ -121,11 +141,12 @@ static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_rea
 
 	d->ready = true;
 	d->was_ready = true;
+	d->ready_ns = gp_now_ns();
 	d->total_bytes = ready->total_bytes;
 	d->free_bytes = ready->free_bytes;
 	d->meminfo.arena_bytes = ready->arena_bytes;
 	d->meminfo.swap_bytes = ready->swap_bytes;
-	d->meminfo_pending = false;
+	d->meminfo_pending = d->meminfo_stale = d->meminfo_again = false;
 	gp_wire_text(d->name, sizeof(d->name), ready->name);
 	gp_log(GP_LOG_INFO, "device_ready",
 	       "device=%u name=\"%s\" memory=\"%s\" arena=\"%s\" freeze=%s", d->ordinal, d->name,
@@ -142,6 +163,29 @@ static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_rea
 	gp_schedule_want(d->daemon);
 }
 
+/* At least every second reading is decided on, however often something changes. */
+static void device_meminfo(struct gp_device *d, const struct gp_wire_meminfo *meminfo)
+{
+	bool again = d->meminfo_stale && !d->meminfo_again;
+
+	d->meminfo = *meminfo;
+	d->free_bytes = meminfo->free_bytes;
+	d->total_bytes = meminfo->total_bytes;
+	if (d->meminfo_stale)
+		gp_schedule_want(d->daemon);
+	d->meminfo_pending = d->meminfo_stale = false;
+	d->meminfo_again = again;
+	if (!again)
+		gp_schedule_decide(d);
+}
+
+static void device_no_meminfo(struct gp_device *d, const struct gp_wire_error *error)
+{
+	gp_log(GP_LOG_ERR, "meminfo", "device=%u error=\"%s\"", d->ordinal, error->text);
+	d->meminfo_pending = d->meminfo_stale = d->meminfo_again = false;
+	gp_schedule_later(d->daemon);
+}
+
 void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 {
 	struct gp_device *d = peer->device;
@@ -152,11 +196,7 @@ void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 		device_set_ready(d, &msg->mover_ready);
 		break;
 	case GP_WIRE_MEMINFO:
-		d->meminfo = msg->meminfo;
-		d->meminfo_pending = false;
-		d->free_bytes = msg->meminfo.free_bytes;
-		d->total_bytes = msg->meminfo.total_bytes;
-		gp_schedule_decide(d);
+		device_meminfo(d, &msg->meminfo);
 		break;
 	case GP_WIRE_FROZEN:
 	case GP_WIRE_THAWED:
@@ -167,6 +207,8 @@ void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 		job = gp_job_find(peer->daemon, msg->header.job);
 		if (job)
 			gp_preempt_handle_mover(job, msg);
+		else if (!msg->header.job)
+			device_no_meminfo(d, &msg->error);
 		break;
 	default:
 		gp_peer_close(peer, "sent a message that a mover must not send");
@@ -179,7 +221,11 @@ void gp_device_mover_gone(struct gp_device *d)
 	d->mover->device = NULL;
 	d->mover = NULL;
 	d->ready = false;
-	d->meminfo_pending = false;
+	/* Without us it is of no use; one that hangs would keep its successor from being started.
+	 */
+	if (d->mover_pid)
+		kill(d->mover_pid, SIGKILL);
+	d->meminfo_pending = d->meminfo_stale = d->meminfo_again = false;
 	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
 		if (job->device == d && !gp_job_state_is_final(job->state))
 			gp_preempt_mover_gone(job);

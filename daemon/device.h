@@ -17,10 +17,13 @@ struct gp_device {
 	struct gp_source mover_source;
 	struct gp_peer *mover;
 	struct gp_timer restart_timer;
-	uint32_t n_restarts;
+	uint32_t n_restarts; /* since one was ready for a while */
+	uint64_t ready_ns;   /* since when the mover serves; 0 = it does not */
 
 	uint64_t total_bytes, free_bytes;
 	bool meminfo_pending;
+	bool meminfo_stale; /* asked for before something changed: read again before deciding */
+	bool meminfo_again; /* that is the second reading: decide, whatever changed since */
 	struct gp_wire_meminfo meminfo;
 	struct gp_list needs; /* struct gp_need: allocations that wait */
 };

@@ -21,6 +21,9 @@
 
 /* How long a supervisor has to come back to a restarted daemon; it tries once a second. */
 #define JOB_SUPERVISOR_GRACE_NS (10 * GP_NS_PER_SEC)
+/* By when a shim has thawed a process with all its memory after it lost its daemon: 10 s, and some.
+ */
+#define JOB_THAW_GRACE_NS (15 * GP_NS_PER_SEC)
 
 static void job_supervisor_timeout(struct gp_timer *timer);
 
@@ -66,6 +69,9 @@ void gp_job_free(struct gp_job *job)
 	gp_list_for_each(q, &job->requests, struct gp_request, node) {
 		free(q);
 	}
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		free(proc);
+	}
 	if (job->supervisor_pidfd >= 0)
 		gp_loop_remove(&job->daemon->loop, &job->supervisor_source);
 	gp_close_fd(&job->supervisor_pidfd);
@@ -89,6 +95,17 @@ void gp_job_path(const struct gp_job *job, const char *suffix, char *buf, size_t
 {
 	snprintf(buf, buf_bytes, "%s/jobs/%" PRIu64 ".%s", job->daemon->options.state_dir, job->id,
 		 suffix);
+}
+
+bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint32_t n_env)
+{
+	uint64_t n_strings = 0;
+
+	if (!bytes || blob[bytes - 1])
+		return false;
+	for (size_t i = 0; i < bytes; i++)
+		n_strings += blob[i] == '\0';
+	return n_args > 0 && n_strings == (uint64_t)n_args + n_env + 1;
 }
 
 static void job_store(const struct gp_job *job)
@@ -160,6 +177,7 @@ void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *caus
 
 	job->ended_ns = gp_wallclock_ns();
 	job->op = GP_OP_NONE;
+	job->phase = GP_PHASE_NONE;
 	gp_timer_disarm(&job->op_timer);
 	gp_timer_disarm(&job->supervisor_timer);
 	job->saved_bytes = 0;
@@ -178,7 +196,18 @@ uint64_t gp_job_device_bytes(const struct gp_job *job)
 	uint64_t sum = 0;
 
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-		sum += proc->movable_bytes - proc->released_bytes;
+		if (proc->movable_bytes > proc->released_bytes)
+			sum += proc->movable_bytes - proc->released_bytes;
+	}
+	return sum;
+}
+
+uint64_t gp_job_released_bytes(const struct gp_job *job)
+{
+	uint64_t sum = 0;
+
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		sum += proc->released_bytes;
 	}
 	return sum;
 }
@@ -340,7 +369,7 @@ static void job_supervisor_gone(struct gp_job *job)
 {
 	if (gp_job_state_is_final(job->state))
 		return;
-	if (job_read_status(job) == 0)
+	if (job_read_status(job) == 0 || job->fail_cause[0])
 		job_end(job);
 	else
 		gp_job_finish(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_FAILED,
@@ -380,7 +409,8 @@ void gp_job_attach_supervisor(struct gp_job *job, struct gp_peer *peer)
 {
 	job->supervisor = peer;
 	gp_timer_disarm(&job->supervisor_timer);
-	if (job->cancelling && job->op == GP_OP_NONE)
+	/* What was sent while it was away is lost. In any other phase the job may be frozen. */
+	if (job->phase == GP_PHASE_KILL)
 		gp_job_signal(job, SIGKILL);
 }
 
@@ -454,6 +484,14 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	job->n_preemptions = s->n_preemptions;
 	job->adopted = s->adopted;
 	job->state_since_ns = gp_now_ns();
+	/* Rows can be damaged, or edited: what is not sound must not be walked. */
+	if (!(s->adopted && !s->blob_bytes && !s->n_args) &&
+	    !gp_job_blob_is_sound(s->blob, s->blob_bytes, s->n_args, s->n_env)) {
+		job->n_args = job->n_env = 0;
+		if (!gp_job_state_is_final(job->state))
+			gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
+		return 0;
+	}
 	if (s->blob_bytes) {
 		job->blob = malloc(s->blob_bytes);
 		if (!job->blob)
@@ -462,6 +500,68 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 		job->blob_bytes = (uint32_t)s->blob_bytes;
 	}
 	return 0;
+}
+
+static void job_await_supervisor(struct gp_job *job)
+{
+	gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
+		     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
+}
+
+/*
+ * Its processes lack memory that only the last daemon's mover had, and stand still for good. On a
+ * card that is how they stay: killing a frozen process can stall the whole driver, and thawing one
+ * without its memory is no better.
+ */
+static void job_recover_lost(struct gp_job *job)
+{
+	bool soft = job->daemon->options.device == GP_DEVICE_SOFT;
+	const char *state = gp_job_state_name(job->state);
+	char cause[sizeof(job->cause)];
+
+	if (!soft || job->adopted) {
+		gp_job_finish(job, GP_JOB_FAILED,
+			      "its memory was lost when the daemon ended while it was %s; its "
+			      "processes are left frozen",
+			      state);
+		return;
+	}
+	snprintf(cause, sizeof(cause), "its memory was lost when the daemon ended while it was %s",
+		 state);
+	gp_job_set_state(job, GP_JOB_RUNNING, "%s: to be ended", cause);
+	gp_preempt_fail(job, cause);
+	job_await_supervisor(job);
+}
+
+/* Shims know their daemon for life: none comes back to this one. */
+static void job_recover_started(struct gp_job *job)
+{
+	switch (job->state) {
+	case GP_JOB_EVICTING:
+	case GP_JOB_SWAPPED:
+	case GP_JOB_RESTORING:
+		job_recover_lost(job);
+		return;
+	case GP_JOB_FREEZING:
+	case GP_JOB_FROZEN:
+	case GP_JOB_THAWING:
+		job->no_kill_before_ns = gp_now_ns() + JOB_THAW_GRACE_NS;
+		break;
+	default:
+		break;
+	}
+	if (job->adopted) {
+		gp_job_finish(job, GP_JOB_FAILED,
+			      "the daemon ended; its process goes on without one");
+		return;
+	}
+	if (job->no_kill_before_ns)
+		gp_job_set_state(job, GP_JOB_RUNNING,
+				 "was %s when the daemon ended: thaws itself within %llu s",
+				 gp_job_state_name(job->state), JOB_THAW_GRACE_NS / GP_NS_PER_SEC);
+	else
+		gp_job_set_state(job, GP_JOB_RUNNING, "waiting for its supervisor after a restart");
+	job_await_supervisor(job);
 }
 
 int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
@@ -474,13 +574,7 @@ int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
 		if (gp_job_state_is_final(job->state) || job->state == GP_JOB_QUEUED)
 			continue;
 		job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
-		if (job->adopted) {
-			gp_job_finish(job, GP_JOB_FAILED, "lost when the daemon ended");
-			continue;
-		}
-		gp_job_set_state(job, GP_JOB_RUNNING, "waiting for its supervisor after a restart");
-		gp_timer_arm(&daemon->loop, &job->supervisor_timer,
-			     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
+		job_recover_started(job);
 	}
 	return 0;
 }

@@ -38,6 +38,7 @@ enum gp_phase {
 	GP_PHASE_SAVE,
 	GP_PHASE_LOAD, /* recreate, then load, each process at its own pace */
 	GP_PHASE_SCRATCH,
+	GP_PHASE_TABLES, /* until a new mover knows the channels that are to be thawed */
 	GP_PHASE_THAW,
 	GP_PHASE_UNLOCK,
 	GP_PHASE_KILL,
@@ -56,11 +57,9 @@ struct gp_job {
 	uid_t uid;
 	uint64_t mem_bytes;
 	bool adopted;
-	bool held;	    /* preempted by hand */
-	bool unpreemptible; /* a preemption failed: not a victim again before its processes change
-			     */
-	bool on_scratch;    /* its memory is no longer its own: to be killed, not asked */
-	bool cancelling;    /* ends as cancelled, or as failed with fail_cause */
+	bool held;	 /* preempted by hand */
+	bool on_scratch; /* its memory is no longer its own: to be killed, not asked */
+	bool cancelling; /* ends as cancelled, or as failed with fail_cause */
 	char fail_cause[128];
 	char name[GP_WIRE_NAME_BYTES];
 	char cause[128];
@@ -87,6 +86,8 @@ struct gp_job {
 	struct gp_timer op_timer;
 	uint64_t epoch;
 
+	uint64_t rests_until_ns;    /* an operation failed: the scheduler leaves it alone so long */
+	uint64_t no_kill_before_ns; /* its processes may be frozen, and thaw themselves by then */
 	uint64_t state_since_ns;
 	uint32_t n_preemptions;
 	uint64_t submitted_ns, started_ns, ended_ns; /* wallclock */
@@ -94,7 +95,9 @@ struct gp_job {
 	struct gp_wire_report report;
 };
 
-/* Makes a job in state queued with the next id; NULL when out of memory. Not stored yet. */
+/* Makes a job with the next id; gp_job_set_state gives it its first state and stores it. NULL when
+ * out of memory.
+ */
 struct gp_job *gp_job_new(struct gp_daemon *daemon, const char *name, uid_t uid, int32_t priority,
 			  uint64_t mem_bytes);
 void gp_job_free(struct gp_job *job);
@@ -114,6 +117,7 @@ void gp_job_signal(struct gp_job *job, int signo);
 
 /* Sums over the job's processes. */
 uint64_t gp_job_device_bytes(const struct gp_job *job);
+uint64_t gp_job_released_bytes(const struct gp_job *job);
 uint64_t gp_job_resident_bytes(const struct gp_job *job);
 void gp_job_fill(const struct gp_job *job, struct gp_wire_job *ret_record);
 
@@ -128,6 +132,8 @@ void gp_job_attach_supervisor(struct gp_job *job, struct gp_peer *peer);
 void gp_job_handle_supervisor(struct gp_peer *peer, const struct gp_wire_msg *msg);
 /* The supervisor's connection ended. */
 void gp_job_supervisor_closed(struct gp_job *job);
+/* @blob is just @n_args arguments, @n_env variables and a working directory, each terminated. */
+bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint32_t n_env);
 /* Folder and paths of a job's files; -ENAMETOOLONG cannot happen for paths checked at start. */
 void gp_job_path(const struct gp_job *job, const char *suffix, char *buf, size_t buf_bytes);
 

@@ -18,6 +18,7 @@ extern char **environ;
 int gp_launch(char *const argv[], char *const envp[], pid_t *ret_pid, int *ret_pidfd,
 	      struct gp_err *err)
 {
+	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none, all;
 	int r;
@@ -30,7 +31,14 @@ int gp_launch(char *const argv[], char *const envp[], pid_t *ret_pid, int *ret_p
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	posix_spawnattr_setsigmask(&attr, &none);
 	posix_spawnattr_setsigdefault(&attr, &all);
-	r = posix_spawn(ret_pid, argv[0], NULL, &attr, argv, envp);
+	r = posix_spawn_file_actions_init(&actions);
+	if (r == 0) {
+		/* Ours are all O_CLOEXEC; what we inherited need not be. */
+		r = posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+		if (r == 0)
+			r = posix_spawn(ret_pid, argv[0], &actions, &attr, argv, envp);
+		posix_spawn_file_actions_destroy(&actions);
+	}
 	posix_spawnattr_destroy(&attr);
 	if (r)
 		return gp_err_sys(err, -r, "cannot start %s", argv[0]);
@@ -59,9 +67,28 @@ static const char *launch_next(const char *s)
 	return s + strlen(s) + 1;
 }
 
+/* The last two number the devices: a job must mean by 0 what its daemon does. */
 static bool launch_is_ours(const char *variable)
 {
-	return !strncmp(variable, "GPUPRES_", 8) || !strncmp(variable, "LD_LIBRARY_PATH=", 16);
+	return !strncmp(variable, "GPUPRES_", 8) || !strncmp(variable, "LD_LIBRARY_PATH=", 16) ||
+	       !strncmp(variable, "CUDA_VISIBLE_DEVICES=", 21) ||
+	       !strncmp(variable, "CUDA_DEVICE_ORDER=", 18);
+}
+
+/* The job's device as the driver knows it: our own list of visible ones may renumber them. */
+static void launch_visible(uint32_t ordinal, char *buf, size_t buf_bytes)
+{
+	const char *entry = getenv("CUDA_VISIBLE_DEVICES");
+
+	for (uint32_t i = 0; entry && i < ordinal; i++) {
+		entry = strchr(entry, ',');
+		entry = entry ? entry + 1 : NULL;
+	}
+	if (entry && *entry)
+		snprintf(buf, buf_bytes, "CUDA_VISIBLE_DEVICES=%.*s", (int)strcspn(entry, ","),
+			 entry);
+	else
+		snprintf(buf, buf_bytes, "CUDA_VISIBLE_DEVICES=%u", ordinal);
 }
 
 struct launch_env {
@@ -69,7 +96,7 @@ struct launch_env {
 	size_t n;
 	char *library_path;
 	char job[64], socket[PATH_MAX + 32], driver[PATH_MAX + 32];
-	char visible[64];
+	char visible[128];
 };
 
 static void launch_env_fini(struct launch_env *env)
@@ -116,9 +143,10 @@ static int launch_environment(const struct gp_job *job, const char *first, struc
 		if (!launch_is_ours(s))
 			env->vars[env->n++] = (char *)(uintptr_t)s;
 	}
-	/* The software device of the job must be the daemon's. */
+	/* The device of the job must be the daemon's. */
 	for (size_t i = 0; i < n_daemon; i++) {
-		if (!strncmp(environ[i], "GPUPRES_SOFT_", 13))
+		if (!strncmp(environ[i], "GPUPRES_SOFT_", 13) ||
+		    !strncmp(environ[i], "CUDA_DEVICE_ORDER=", 18))
 			env->vars[env->n++] = environ[i];
 	}
 	r = launch_library_path(job, theirs, env, err);
@@ -133,8 +161,7 @@ static int launch_environment(const struct gp_job *job, const char *first, struc
 	env->vars[env->n++] = env->socket;
 	env->vars[env->n++] = env->driver;
 	if (daemon->options.device == GP_DEVICE_NVIDIA) {
-		snprintf(env->visible, sizeof(env->visible), "CUDA_VISIBLE_DEVICES=%u",
-			 job->device->ordinal);
+		launch_visible(job->device->ordinal, env->visible, sizeof(env->visible));
 		env->vars[env->n++] = env->visible;
 	}
 	return 0;

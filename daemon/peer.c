@@ -3,6 +3,7 @@
 
 #include "daemon/device.h"
 #include "daemon/job.h"
+#include "daemon/preempt.h"
 #include "daemon/proc.h"
 #include "daemon/request.h"
 
@@ -30,18 +31,28 @@ static void peer_queued_free(struct peer_queued *q)
 	free(q);
 }
 
+/* See the header: the loop closes it. */
+static void peer_fail(struct gp_peer *peer, const char *why)
+{
+	peer->failed = true;
+	gp_log(GP_LOG_DEBUG, "peer_failed", "role=%u pid=%d why=\"%s\"", peer->role, peer->pid,
+	       why);
+	shutdown(peer->source.fd, SHUT_RDWR);
+	gp_loop_set_events(&peer->daemon->loop, &peer->source, EPOLLIN);
+}
+
 static void peer_enqueue(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
 			 size_t n_fds)
 {
 	struct peer_queued *q;
 
 	if (peer->n_queued >= GP_PEER_MAX_QUEUED) {
-		gp_peer_close(peer, "does not read its messages");
+		peer_fail(peer, "does not read its messages");
 		return;
 	}
 	q = malloc(sizeof(*q));
 	if (!q) {
-		gp_peer_close(peer, "out of memory");
+		peer_fail(peer, "out of memory");
 		return;
 	}
 	gp_list_init(&q->node);
@@ -50,7 +61,7 @@ static void peer_enqueue(struct gp_peer *peer, const struct gp_wire_msg *msg, co
 		q->fds[q->n_fds] = fcntl(fds[q->n_fds], F_DUPFD_CLOEXEC, 3);
 		if (q->fds[q->n_fds] < 0) {
 			peer_queued_free(q);
-			gp_peer_close(peer, "out of file descriptors");
+			peer_fail(peer, "out of file descriptors");
 			return;
 		}
 	}
@@ -64,7 +75,7 @@ void gp_peer_send(struct gp_peer *peer, const struct gp_wire_msg *msg, const int
 	struct gp_err err;
 	int r;
 
-	if (peer->closed)
+	if (peer->closed || peer->failed)
 		return;
 	if (!gp_list_empty(&peer->queue)) {
 		peer_enqueue(peer, msg, fds, n_fds);
@@ -74,7 +85,7 @@ void gp_peer_send(struct gp_peer *peer, const struct gp_wire_msg *msg, const int
 	if (r == -EAGAIN)
 		peer_enqueue(peer, msg, fds, n_fds);
 	else if (r < 0)
-		gp_peer_close(peer, err.msg);
+		peer_fail(peer, err.msg);
 }
 
 static void peer_flush(struct gp_peer *peer)
@@ -87,13 +98,15 @@ static void peer_flush(struct gp_peer *peer)
 		if (r == -EAGAIN)
 			return;
 		if (r < 0) {
-			gp_peer_close(peer, err.msg);
+			peer_fail(peer, err.msg);
 			return;
 		}
 		peer_queued_free(q);
 		peer->n_queued--;
 	}
 	gp_loop_set_events(&peer->daemon->loop, &peer->source, EPOLLIN);
+	if (peer->listing)
+		gp_request_list_more(peer);
 }
 
 void gp_peer_send_ok(struct gp_peer *peer, const struct gp_wire_msg *request)
@@ -200,6 +213,8 @@ static void peer_hello(struct gp_peer *peer, const struct gp_wire_msg *msg)
 		peer->welcome_pending = true;
 	else
 		peer_welcome(peer);
+	if (peer->role == GP_ROLE_SHIM)
+		gp_preempt_proc_joined(peer->proc);
 }
 
 static void peer_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int *fds, size_t n_fds)
@@ -234,9 +249,9 @@ static void peer_dispatch(struct gp_source *source, uint32_t events)
 	size_t n_fds = 0;
 	int r;
 
-	if (events & EPOLLOUT)
+	if ((events & EPOLLOUT) && !peer->failed)
 		peer_flush(peer);
-	if (peer->closed || !(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		return;
 	r = gp_wire_recv(peer->source.fd, &msg, fds, GP_WIRE_MAX_FDS, &n_fds, 0, &err);
 	if (r == -ETIMEDOUT)
@@ -300,13 +315,25 @@ void gp_peer_close(struct gp_peer *peer, const char *why)
 		gp_device_mover_gone(peer->device);
 }
 
+static void peer_free(struct gp_peer *peer)
+{
+	gp_list_for_each(q, &peer->queue, struct peer_queued, node) {
+		peer_queued_free(q);
+	}
+	gp_list_del(&peer->node);
+	free(peer);
+}
+
+void gp_peer_drop(struct gp_peer *peer)
+{
+	gp_loop_remove(&peer->daemon->loop, &peer->source);
+	gp_close_fd(&peer->source.fd);
+	peer_free(peer);
+}
+
 void gp_peer_reap(struct gp_daemon *daemon)
 {
 	gp_list_for_each(peer, &daemon->dead_peers, struct gp_peer, node) {
-		gp_list_for_each(q, &peer->queue, struct peer_queued, node) {
-			peer_queued_free(q);
-		}
-		gp_list_del(&peer->node);
-		free(peer);
+		peer_free(peer);
 	}
 }

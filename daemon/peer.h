@@ -5,6 +5,10 @@
  * One connection. Identity comes from SO_PEERCRED, the role from the hello, and what it may send
  * from the role. Sending never blocks: what the socket does not take is queued, and a peer
  * that lets its queue grow over GP_PEER_MAX_QUEUED messages is dropped.
+ *
+ * Sending never ends the connection either: whoever sends may be walking a list that the end of a
+ * peer changes, and what a peer said before it went must still be heard. A peer that cannot be sent
+ * to is marked failed and shut down; the loop reads what it has left and closes it at the end.
  */
 #include "base/wire/wire.h"
 #include "daemon/daemon.h"
@@ -19,8 +23,12 @@ struct gp_peer {
 	size_t n_queued;
 	uint32_t role; /* 0 before the hello */
 	bool on_shim_socket, closed;
+	bool failed;		  /* takes no more messages; closed once what it sent is read */
 	struct gp_wire_msg hello; /* kept while the welcome waits for the devices */
 	bool welcome_pending;
+	struct gp_wire_msg list; /* a LIST under way: goes on when the queue is empty */
+	bool listing;
+	uint64_t listed_job; /* the last one sent */
 	uid_t uid;
 	pid_t pid;
 	union {
@@ -34,12 +42,14 @@ struct gp_peer {
 void gp_peer_new(struct gp_daemon *daemon, int fd, bool on_shim_socket);
 /* Ends the connection and tells its role's owner; freed at the end of the turn. */
 void gp_peer_close(struct gp_peer *peer, const char *why);
+/* Ends the connection and tells nobody: the daemon stops, and what is stored of jobs stays true. */
+void gp_peer_drop(struct gp_peer *peer);
 /* Frees what gp_peer_close left behind. */
 void gp_peer_reap(struct gp_daemon *daemon);
 /* Welcomes the clients that came while the devices were not up yet. */
 void gp_peer_welcome_pending(struct gp_daemon *daemon);
 
-/* Queues if needed; a peer that cannot take it is closed. @fds are borrowed. */
+/* Queues if needed; never closes the peer. @fds are borrowed. */
 void gp_peer_send(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
 		  size_t n_fds);
 /* Answers @request with OK, or with ERROR and the text. */

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An operation takes a job through phases; each phase waits for all processes of the job, or for
- *the mover, and preempt_advance() begins the next one once nobody is waited for:
+ * the mover, and preempt_advance() begins the next one once nobody is waited for:
  *
  *	preempt	LOCK -> FREEZE -> PROBE (frozen) -> SAVE (swapped)
- *	resume	LOAD -> THAW -> UNLOCK (running)
- *	cancel	SCRATCH -> THAW -> UNLOCK -> KILL (cancelled)
+ *	resume	LOAD -> TABLES -> THAW -> UNLOCK (running)
+ *	cancel	TABLES -> THAW -> UNLOCK -> KILL, or SCRATCH -> TABLES -> THAW -> KILL (cancelled)
  *
- * All processes are frozen before any memory moves, and all memory is back before any is thawed. An
+ * All processes are frozen before any memory moves, and all memory is back before any is thawed. A
+ * process that joins meanwhile is locked; it is not part of the freeze, so its memory stays. An
  * error before the freeze unlocks again; an error while saving turns into a resume that answers
  * with the error, so that nothing is lost. Every message carries the epoch; answers to an earlier
- * operation are dropped. Every phase has a deadline.
+ * operation are dropped, and so are those that do not fit the step of their process. Every phase
+ * has a deadline.
  */
 #include "daemon/preempt.h"
 
@@ -32,6 +34,7 @@
 #define PREEMPT_NS_PER_BYTE    20		    /* 50 MB/s, below any disk worth swapping to */
 #define PREEMPT_TERM_NS	       (5 * GP_NS_PER_SEC)  /* from SIGTERM to SIGKILL */
 #define PREEMPT_MAX_THAW_TRIES 5
+#define PREEMPT_RETRY_NS       (5 * GP_NS_PER_SEC) /* after an operation that failed */
 
 static void preempt_advance(struct gp_job *job);
 
@@ -77,7 +80,10 @@ static void preempt_send_mover(struct gp_proc *proc, uint32_t type, uint64_t byt
 	gp_device_send(proc->job->device, &m, NULL, 0);
 }
 
-/* FREEZE or THAW of all processes that have channels. False if there is none. */
+/*
+ * FREEZE of all processes that have channels, or THAW of those that may be frozen: from FREEZE on,
+ * whatever became of it, until THAWED. False if there is none.
+ */
 static bool preempt_switch(struct gp_job *job, uint32_t type)
 {
 	struct gp_wire_msg m;
@@ -86,7 +92,7 @@ static bool preempt_switch(struct gp_job *job, uint32_t type)
 	m.header.job = job->id;
 	m.header.epoch = job->epoch;
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-		if (!proc->linked)
+		if (type == GP_WIRE_FREEZE ? !proc->linked || !proc->locked : !proc->frozen)
 			continue;
 		if (m.freeze.n == GP_WIRE_MAX_PROCS) {
 			preempt_error(job, -E2BIG, "it has more than %d CUDA processes",
@@ -97,8 +103,18 @@ static bool preempt_switch(struct gp_job *job, uint32_t type)
 	}
 	if (!m.freeze.n)
 		return false;
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		proc->frozen |= proc->linked && proc->locked && type == GP_WIRE_FREEZE;
+	}
 	gp_device_send(job->device, &m, NULL, 0);
 	return true;
+}
+
+static void preempt_set_thawed(struct gp_job *job)
+{
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		proc->frozen = false;
+	}
 }
 
 static void preempt_phase(struct gp_job *job, enum gp_phase phase, uint64_t within_ns)
@@ -125,6 +141,34 @@ static bool preempt_any_away(const struct gp_job *job)
 	return false;
 }
 
+/* A mover that is new to the job can thaw a process only once it has its channels. */
+static bool preempt_tables_known(const struct gp_job *job)
+{
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		if (proc->frozen && !proc->known)
+			return false;
+	}
+	return true;
+}
+
+static void preempt_retry(struct gp_timer *timer)
+{
+	struct gp_job *job = gp_container_of(timer, struct gp_job, op_timer);
+	struct gp_err err;
+
+	if (job->cancelling)
+		gp_preempt_cancel(job);
+	else if (gp_preempt_resume(job, "tried again", &err) < 0)
+		gp_log(GP_LOG_WARN, "resume", "job=%" PRIu64 " error=\"%s\"", job->id, err.msg);
+}
+
+static void preempt_retry_later(struct gp_job *job, uint64_t at_ns)
+{
+	gp_timer_disarm(&job->op_timer);
+	gp_timer_init(&job->op_timer, preempt_retry);
+	gp_timer_arm(&job->daemon->loop, &job->op_timer, at_ns);
+}
+
 /* The operation is over: answers who waits, and lets a cancel that came meanwhile go on. */
 static void preempt_complete(struct gp_job *job)
 {
@@ -135,14 +179,40 @@ static void preempt_complete(struct gp_job *job)
 	job->phase = GP_PHASE_NONE;
 	if (job->op_code && type == GP_WIRE_PREEMPT)
 		job->held = false;
+	if (job->op_code)
+		job->rests_until_ns = gp_now_ns() + PREEMPT_RETRY_NS;
 	gp_job_answer(job, type, job->op_code, job->op_error);
 	gp_schedule_want(job->daemon);
-	if (job->cancelling)
+	if (job->op_code && job->state == GP_JOB_FROZEN && (job->cancelling || !job->held))
+		preempt_retry_later(job, job->rests_until_ns);
+	else if (job->cancelling)
 		gp_preempt_cancel(job);
+}
+
+static void preempt_kill(struct gp_timer *timer)
+{
+	struct gp_job *job = gp_container_of(timer, struct gp_job, op_timer);
+
+	gp_job_signal(job, SIGKILL);
+}
+
+/* Running on its own memory: asked first. On scratch: its results are worthless, killed at once. */
+static void preempt_begin_kill(struct gp_job *job, bool on_scratch)
+{
+	job->op = GP_OP_CANCEL;
+	gp_timer_disarm(&job->op_timer);
+	gp_timer_init(&job->op_timer, preempt_kill);
+	preempt_phase(job, GP_PHASE_KILL, PREEMPT_TERM_NS);
+	gp_job_signal(job, on_scratch ? SIGKILL : SIGTERM);
 }
 
 static void preempt_begin_unlock(struct gp_job *job)
 {
+	/* Its threads must not see what is in its memory now. */
+	if (job->on_scratch) {
+		preempt_begin_kill(job, true);
+		return;
+	}
 	preempt_phase(job, GP_PHASE_UNLOCK, PREEMPT_ANSWER_NS);
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		if (proc->locked || proc->step == GP_STEP_LOCKING)
@@ -157,6 +227,12 @@ static void preempt_begin_thaw(struct gp_job *job)
 {
 	gp_job_set_state(job, GP_JOB_THAWING, "%s",
 			 job->op_code ? job->op_error : "its memory is in place");
+	preempt_phase(job, GP_PHASE_TABLES, PREEMPT_ANSWER_NS);
+	preempt_advance(job);
+}
+
+static void preempt_end_tables(struct gp_job *job)
+{
 	preempt_phase(job, GP_PHASE_THAW, PREEMPT_ANSWER_NS);
 	if (!preempt_switch(job, GP_WIRE_THAW))
 		preempt_begin_unlock(job);
@@ -177,8 +253,7 @@ static void preempt_begin_save(struct gp_job *job)
 	job->saved_bytes = 0;
 	preempt_phase(job, GP_PHASE_SAVE, preempt_move_ns(job));
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-		proc->save_done = true;
-		if (!proc->linked || !proc->n_extents)
+		if (!proc->frozen || !proc->linked || !proc->n_extents)
 			continue;
 		proc->save_done = false;
 		proc->release_sent = proc->release_acked = 0;
@@ -207,23 +282,6 @@ static void preempt_begin_freeze(struct gp_job *job)
 		preempt_error(job, -ENOTSUP, "it has nothing on the device yet");
 		preempt_begin_unlock(job);
 	}
-}
-
-static void preempt_kill(struct gp_timer *timer)
-{
-	struct gp_job *job = gp_container_of(timer, struct gp_job, op_timer);
-
-	gp_job_signal(job, SIGKILL);
-}
-
-/* Running on its own memory: asked first. On scratch: its results are worthless, killed at once. */
-static void preempt_begin_kill(struct gp_job *job, bool on_scratch)
-{
-	job->op = GP_OP_CANCEL;
-	gp_timer_disarm(&job->op_timer);
-	gp_timer_init(&job->op_timer, preempt_kill);
-	preempt_phase(job, GP_PHASE_KILL, PREEMPT_TERM_NS);
-	gp_job_signal(job, on_scratch ? SIGKILL : SIGTERM);
 }
 
 static void preempt_end_save(struct gp_job *job)
@@ -262,6 +320,7 @@ static void preempt_end_load(struct gp_job *job)
 {
 	if (preempt_any_away(job)) {
 		/* Nothing is lost: the saved copy is kept, and the scheduler tries again. */
+		job->saved_bytes = gp_job_released_bytes(job);
 		gp_job_set_state(job, GP_JOB_SWAPPED, "%s", job->op_error);
 		preempt_complete(job);
 		return;
@@ -272,11 +331,9 @@ static void preempt_end_load(struct gp_job *job)
 static void preempt_end_unlock(struct gp_job *job)
 {
 	if (job->op == GP_OP_CANCEL) {
-		preempt_begin_kill(job, job->on_scratch);
+		preempt_begin_kill(job, false);
 		return;
 	}
-	if (job->fail_cause[0])
-		job->cancelling = true;
 	if (job->op == GP_OP_RESUME && !job->op_code)
 		job->report.restore_ns = gp_now_ns() - job->op_begin_ns;
 	job->saved_bytes = 0;
@@ -294,7 +351,8 @@ static bool preempt_waits(const struct gp_job *job)
 		return preempt_any_in(job, GP_STEP_PROBING);
 	case GP_PHASE_SAVE:
 		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-			if (!proc->save_done || proc->release_sent != proc->release_acked)
+			if (proc->step == GP_STEP_SAVING &&
+			    (!proc->save_done || proc->release_sent != proc->release_acked))
 				return true;
 		}
 		return false;
@@ -302,7 +360,9 @@ static bool preempt_waits(const struct gp_job *job)
 		return preempt_any_in(job, GP_STEP_RECREATING) ||
 		       preempt_any_in(job, GP_STEP_LOADING);
 	case GP_PHASE_SCRATCH:
-		return preempt_any_in(job, GP_STEP_SCRATCHING);
+		return preempt_any_away(job);
+	case GP_PHASE_TABLES:
+		return !preempt_tables_known(job);
 	case GP_PHASE_UNLOCK:
 		return preempt_any_in(job, GP_STEP_UNLOCKING);
 	default:
@@ -333,6 +393,9 @@ static void preempt_advance(struct gp_job *job)
 	case GP_PHASE_SCRATCH:
 		preempt_begin_thaw(job);
 		break;
+	case GP_PHASE_TABLES:
+		preempt_end_tables(job);
+		break;
 	case GP_PHASE_UNLOCK:
 		preempt_end_unlock(job);
 		break;
@@ -341,7 +404,30 @@ static void preempt_advance(struct gp_job *job)
 	}
 }
 
-/* A mover that does not answer is replaced; a shim is waited for, since only it can go on. */
+static void preempt_scratch(struct gp_job *job)
+{
+	preempt_phase(job, GP_PHASE_SCRATCH, PREEMPT_MEMORY_NS);
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		if (proc->away && proc->step != GP_STEP_SCRATCHING)
+			preempt_send(proc, GP_WIRE_SCRATCH, GP_STEP_SCRATCHING);
+	}
+}
+
+static bool preempt_mover_owes(const struct gp_job *job)
+{
+	if (job->phase == GP_PHASE_FREEZE || job->phase == GP_PHASE_THAW)
+		return true;
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		if (job->phase == GP_PHASE_SAVE && proc->step == GP_STEP_SAVING && !proc->save_done)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A mover that does not answer is replaced, unless only it has the bytes that are to be loaded; a
+ * shim is waited for, since only it can go on.
+ */
 static void preempt_timeout(struct gp_timer *timer)
 {
 	struct gp_job *job = gp_container_of(timer, struct gp_job, op_timer);
@@ -351,26 +437,28 @@ static void preempt_timeout(struct gp_timer *timer)
 	switch (job->phase) {
 	case GP_PHASE_LOCK:
 		preempt_begin_unlock(job);
-		break;
+		return;
 	case GP_PHASE_PROBE:
 		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 			if (proc->step == GP_STEP_PROBING)
 				proc->step = GP_STEP_LOCKED;
 		}
 		preempt_advance(job);
-		break;
-	case GP_PHASE_FREEZE:
-	case GP_PHASE_THAW:
-	case GP_PHASE_SAVE:
-		if (d->mover_pid)
-			kill(d->mover_pid, SIGKILL);
-		break;
+		return;
+	case GP_PHASE_SCRATCH:
+		preempt_scratch(job);
+		return;
 	default:
-		gp_job_answer(job, job->op == GP_OP_PREEMPT ? GP_WIRE_PREEMPT : GP_WIRE_RESUME,
-			      job->op_code, job->op_error);
-		gp_timer_arm(&job->daemon->loop, &job->op_timer, gp_now_ns() + PREEMPT_MEMORY_NS);
 		break;
 	}
+	if (preempt_mover_owes(job)) {
+		if (d->mover_pid)
+			kill(d->mover_pid, SIGKILL);
+		return;
+	}
+	gp_job_answer(job, job->op == GP_OP_PREEMPT ? GP_WIRE_PREEMPT : GP_WIRE_RESUME,
+		      job->op_code, job->op_error);
+	gp_timer_arm(&job->daemon->loop, &job->op_timer, gp_now_ns() + PREEMPT_MEMORY_NS);
 }
 
 static void preempt_begin_op(struct gp_job *job, enum gp_op op)
@@ -381,6 +469,7 @@ static void preempt_begin_op(struct gp_job *job, enum gp_op op)
 	job->op_begin_ns = gp_now_ns();
 	job->n_thaw_tries = 0;
 	job->epoch++;
+	gp_timer_disarm(&job->op_timer);
 	gp_timer_init(&job->op_timer, preempt_timeout);
 }
 
@@ -451,21 +540,33 @@ int gp_preempt_resume(struct gp_job *job, const char *cause, struct gp_err *err)
 	return 0;
 }
 
+/* Nothing of the job is off the hardware: not yet, or not any more. */
+static bool preempt_can_kill(const struct gp_job *job)
+{
+	if (job->op == GP_OP_NONE)
+		return job->state != GP_JOB_FROZEN && job->state != GP_JOB_SWAPPED;
+	return job->phase == GP_PHASE_LOCK || job->phase == GP_PHASE_UNLOCK;
+}
+
 void gp_preempt_cancel(struct gp_job *job)
 {
 	job->cancelling = true;
-	if (gp_job_state_is_final(job->state) || job->op != GP_OP_NONE)
+	if (gp_job_state_is_final(job->state))
 		return;
 	if (job->state == GP_JOB_QUEUED) {
 		gp_job_finish(job, GP_JOB_CANCELLED, "cancelled while queued");
 		return;
 	}
-	if (job->state != GP_JOB_FROZEN && job->state != GP_JOB_SWAPPED) {
+	if (job->op == GP_OP_NONE && gp_now_ns() < job->no_kill_before_ns) {
+		preempt_retry_later(job, job->no_kill_before_ns);
+		return;
+	}
+	if (preempt_can_kill(job)) {
 		preempt_begin_kill(job, false);
 		return;
 	}
-	if (!job->device->ready)
-		return; /* gp_preempt_mover_back comes here again */
+	if (job->op != GP_OP_NONE || !job->device->ready)
+		return; /* preempt_complete and gp_preempt_mover_back come here again */
 	preempt_begin_op(job, GP_OP_CANCEL);
 	job->on_scratch = preempt_any_away(job);
 	if (!job->on_scratch) {
@@ -473,18 +574,41 @@ void gp_preempt_cancel(struct gp_job *job)
 		return;
 	}
 	gp_job_set_state(job, GP_JOB_RESTORING, "on scratch memory, to be ended");
-	preempt_phase(job, GP_PHASE_SCRATCH, PREEMPT_MEMORY_NS);
-	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-		if (proc->away)
-			preempt_send(proc, GP_WIRE_SCRATCH, GP_STEP_SCRATCHING);
-	}
+	preempt_scratch(job);
 }
 
-static void preempt_proc_error(struct gp_proc *proc, const struct gp_wire_error *error)
+void gp_preempt_fail(struct gp_job *job, const char *cause)
+{
+	snprintf(job->fail_cause, sizeof(job->fail_cause), "%s", cause);
+	job->cancelling = true;
+	preempt_begin_kill(job, true);
+}
+
+void gp_preempt_proc_joined(struct gp_proc *proc)
+{
+	const struct gp_job *job = proc->job;
+
+	if (job->state < GP_JOB_FREEZING || job->state > GP_JOB_THAWING ||
+	    job->phase == GP_PHASE_UNLOCK || job->phase == GP_PHASE_KILL)
+		return;
+	preempt_send(proc, GP_WIRE_LOCK, GP_STEP_LOCKING);
+}
+
+void gp_preempt_proc_known(struct gp_job *job)
+{
+	if (job->phase == GP_PHASE_TABLES)
+		preempt_advance(job);
+}
+
+static void preempt_proc_error(struct gp_proc *proc, const struct gp_wire_msg *msg)
 {
 	struct gp_job *job = proc->job;
 
-	preempt_error(job, error->code, "%s", error->text);
+	/* Late, or of a process that joined and could not be locked: it is no part of this. */
+	if (proc->step == GP_STEP_IDLE || proc->step == GP_STEP_LOCKED ||
+	    (proc->step == GP_STEP_LOCKING && job->phase != GP_PHASE_LOCK))
+		return;
+	preempt_error(job, msg->error.code, "%s", msg->error.text);
 	switch (proc->step) {
 	case GP_STEP_LOCKING:
 	case GP_STEP_PROBING:
@@ -492,19 +616,66 @@ static void preempt_proc_error(struct gp_proc *proc, const struct gp_wire_error 
 		proc->step = proc->locked ? GP_STEP_LOCKED : GP_STEP_IDLE;
 		break;
 	case GP_STEP_SCRATCHING: /* no memory even for scratch: tried again after a while */
+		proc->step = GP_STEP_LOCKED;
 		gp_timer_arm(&job->daemon->loop, &job->op_timer, gp_now_ns() + PREEMPT_ANSWER_NS);
 		job->op_code = 0;
 		break;
+	case GP_STEP_UNLOCKING: /* it cannot go on, and it is not frozen */
+		gp_preempt_fail(job, msg->error.text);
+		break;
 	default:
-		break; /* SAVING: the mover learns it over the link and ends the save */
+		break; /* SAVING: RELEASED has come; of an EXPORT the mover learns by its link */
 	}
 }
 
-static void preempt_released(struct gp_proc *proc, const struct gp_wire_count *count)
+static void preempt_locked(struct gp_proc *proc, const struct gp_wire_locked *locked)
 {
-	proc->release_acked += count->n;
-	proc->released_bytes += count->bytes;
-	proc->away |= count->n > 0;
+	proc->step = GP_STEP_LOCKED;
+	proc->locked = true;
+	proc->n_extents = locked->n_extents;
+	gp_proc_set_movable(proc, locked->movable_bytes);
+}
+
+static void preempt_probed(struct gp_proc *proc, uint32_t mid_kernel)
+{
+	struct gp_wire_report *report = &proc->job->report;
+
+	proc->step = GP_STEP_LOCKED;
+	if (mid_kernel == GP_MID_KERNEL_YES || report->mid_kernel == GP_MID_KERNEL_NO)
+		report->mid_kernel = mid_kernel;
+}
+
+/* Its addresses are backed again. */
+static void preempt_backed(struct gp_proc *proc)
+{
+	proc->away = false;
+	proc->released_bytes = 0;
+	proc->step = GP_STEP_LOCKED;
+}
+
+/* The step in which a process owes an answer of this type. */
+static enum gp_proc_step preempt_step_of(uint32_t type)
+{
+	switch ((enum gp_wire_type)type) {
+	case GP_WIRE_LOCKED:
+		return GP_STEP_LOCKING;
+	case GP_WIRE_PROBED:
+		return GP_STEP_PROBING;
+	case GP_WIRE_RELEASED:
+	case GP_WIRE_SAVED:
+	case GP_WIRE_SAVE_DONE:
+		return GP_STEP_SAVING;
+	case GP_WIRE_RECREATED:
+		return GP_STEP_RECREATING;
+	case GP_WIRE_LOAD_DONE:
+		return GP_STEP_LOADING;
+	case GP_WIRE_SCRATCHED:
+		return GP_STEP_SCRATCHING;
+	case GP_WIRE_UNLOCKED:
+		return GP_STEP_UNLOCKING;
+	default:
+		return GP_STEP_IDLE;
+	}
 }
 
 void gp_preempt_handle(struct gp_proc *proc, const struct gp_wire_msg *msg)
@@ -513,38 +684,35 @@ void gp_preempt_handle(struct gp_proc *proc, const struct gp_wire_msg *msg)
 
 	if (job->op == GP_OP_NONE || msg->header.epoch != job->epoch)
 		return;
+	if (msg->header.type == GP_WIRE_ERROR)
+		preempt_proc_error(proc, msg);
+	else if (proc->step != preempt_step_of(msg->header.type))
+		return;
 	switch ((enum gp_wire_type)msg->header.type) {
 	case GP_WIRE_LOCKED:
-		proc->step = GP_STEP_LOCKED;
-		proc->locked = true;
-		proc->n_extents = msg->locked.n_extents;
-		proc->movable_bytes = msg->locked.movable_bytes;
+		preempt_locked(proc, &msg->locked);
 		break;
 	case GP_WIRE_PROBED:
-		proc->step = GP_STEP_LOCKED;
-		if (msg->probed.mid_kernel == GP_MID_KERNEL_YES ||
-		    job->report.mid_kernel == GP_MID_KERNEL_NO)
-			job->report.mid_kernel = msg->probed.mid_kernel;
+		preempt_probed(proc, msg->probed.mid_kernel);
 		break;
 	case GP_WIRE_RELEASED:
-		preempt_released(proc, &msg->released);
+		/* All of that RELEASE is settled; what it could not let go of is still there. */
+		proc->release_acked += msg->header.cookie;
+		proc->released_bytes += msg->released.bytes;
 		break;
 	case GP_WIRE_RECREATED:
+		/* On the device again, if not yet with its bytes. */
+		proc->released_bytes = 0;
 		proc->step = GP_STEP_LOADING;
 		preempt_send_mover(proc, GP_WIRE_LOAD, msg->recreated.bytes, msg->recreated.n);
 		break;
 	case GP_WIRE_SCRATCHED:
-		proc->step = GP_STEP_LOCKED;
-		proc->away = false;
-		proc->released_bytes = 0;
+		preempt_backed(proc);
 		preempt_send_mover(proc, GP_WIRE_DROP, 0, 0);
 		break;
 	case GP_WIRE_UNLOCKED:
 		proc->step = GP_STEP_IDLE;
 		proc->locked = false;
-		break;
-	case GP_WIRE_ERROR:
-		preempt_proc_error(proc, &msg->error);
 		break;
 	default:
 		break;
@@ -560,8 +728,11 @@ static void preempt_saved(struct gp_proc *proc, const struct gp_wire_ids *saved)
 	m.header.job = proc->job->id;
 	m.header.epoch = proc->job->epoch;
 	m.header.proc = proc->id;
+	/* Comes back in RELEASED, which counts only what could be let go of. */
+	m.header.cookie = saved->n;
 	m.release = *saved;
 	proc->release_sent += saved->n;
+	proc->away |= saved->n > 0; /* from now on it may lack them */
 	gp_peer_send(proc->peer, &m, NULL, 0);
 }
 
@@ -575,10 +746,24 @@ static void preempt_account(struct gp_wire_report *report, const struct gp_wire_
 		report->save_ns = moved->ns;
 }
 
+/* Its addresses are backed again, but not by its bytes: it must not run on. */
+static void preempt_load_failed(struct gp_proc *proc, const char *text)
+{
+	struct gp_job *job = proc->job;
+
+	snprintf(job->fail_cause, sizeof(job->fail_cause), "memory not restored: %.100s", text);
+	preempt_backed(proc);
+	job->on_scratch = true;
+	job->op = GP_OP_CANCEL;
+	job->cancelling = true;
+}
+
 static void preempt_proc_mover(struct gp_proc *proc, const struct gp_wire_msg *msg)
 {
 	struct gp_job *job = proc->job;
 
+	if (msg->header.type != GP_WIRE_ERROR && proc->step != preempt_step_of(msg->header.type))
+		return;
 	switch ((enum gp_wire_type)msg->header.type) {
 	case GP_WIRE_SAVED:
 		preempt_saved(proc, &msg->saved);
@@ -588,26 +773,17 @@ static void preempt_proc_mover(struct gp_proc *proc, const struct gp_wire_msg *m
 		proc->save_done = true;
 		break;
 	case GP_WIRE_LOAD_DONE:
-		proc->step = GP_STEP_LOCKED;
-		proc->away = false;
-		proc->released_bytes = 0;
+		preempt_backed(proc);
 		if (msg->load_done.ns > job->report.load_ns)
 			job->report.load_ns = msg->load_done.ns;
 		preempt_send_mover(proc, GP_WIRE_DROP, 0, 0);
 		break;
 	case GP_WIRE_ERROR:
+		if (proc->step != GP_STEP_SAVING && proc->step != GP_STEP_LOADING)
+			break;
 		preempt_error(job, msg->error.code, "%s", msg->error.text);
-		if (proc->step == GP_STEP_LOADING) {
-			/* Its addresses are backed again, but not by its bytes: it must not run on.
-			 */
-			snprintf(job->fail_cause, sizeof(job->fail_cause),
-				 "memory not restored: %.100s", msg->error.text);
-			proc->step = GP_STEP_LOCKED;
-			proc->away = false;
-			job->on_scratch = true;
-			job->op = GP_OP_CANCEL;
-			job->cancelling = true;
-		}
+		if (proc->step == GP_STEP_LOADING)
+			preempt_load_failed(proc, msg->error.text);
 		proc->save_done = true;
 		break;
 	default:
@@ -622,23 +798,30 @@ static void preempt_frozen(struct gp_job *job, const struct gp_wire_switched *fr
 	job->report.stop_ns = gp_now_ns() - job->op_begin_ns;
 	preempt_phase(job, GP_PHASE_PROBE, PREEMPT_ANSWER_NS);
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-		if (proc->linked)
+		if (proc->frozen)
 			preempt_send(proc, GP_WIRE_PROBE, GP_STEP_PROBING);
 	}
+	preempt_advance(job);
 }
 
-static void preempt_switch_failed(struct gp_job *job, const struct gp_wire_error *error)
+static void preempt_freeze_failed(struct gp_job *job, const struct gp_wire_error *error)
 {
-	if (job->phase == GP_PHASE_FREEZE) {
-		preempt_error(job, error->code, "%s", error->text);
-		preempt_begin_unlock(job);
+	preempt_error(job, error->code, "%s", error->text);
+	/* The driver refused, and may have refused to undo a part of it. */
+	if (error->code == -EIO) {
+		preempt_begin_thaw(job);
 		return;
 	}
+	preempt_set_thawed(job);
+	preempt_begin_unlock(job);
+}
+
+static void preempt_thaw_failed(struct gp_job *job, const struct gp_wire_error *error)
+{
 	gp_log(GP_LOG_ERR, "thaw", "job=%" PRIu64 " try=%u error=\"%s\"", job->id,
 	       job->n_thaw_tries, error->text);
 	if (job->n_thaw_tries++ < PREEMPT_MAX_THAW_TRIES) {
-		preempt_phase(job, GP_PHASE_THAW, PREEMPT_ANSWER_NS);
-		preempt_switch(job, GP_WIRE_THAW);
+		preempt_end_tables(job);
 		return;
 	}
 	preempt_error(job, error->code, "%s", error->text);
@@ -662,9 +845,12 @@ void gp_preempt_handle_mover(struct gp_job *job, const struct gp_wire_msg *msg)
 		preempt_frozen(job, &msg->frozen);
 	} else if (msg->header.type == GP_WIRE_THAWED && job->phase == GP_PHASE_THAW) {
 		job->report.thaw_ns = msg->thawed.ns;
+		preempt_set_thawed(job);
 		preempt_begin_unlock(job);
-	} else if (msg->header.type == GP_WIRE_ERROR) {
-		preempt_switch_failed(job, &msg->error);
+	} else if (msg->header.type == GP_WIRE_ERROR && job->phase == GP_PHASE_FREEZE) {
+		preempt_freeze_failed(job, &msg->error);
+	} else if (msg->header.type == GP_WIRE_ERROR && job->phase == GP_PHASE_THAW) {
+		preempt_thaw_failed(job, &msg->error);
 	}
 }
 
@@ -673,6 +859,8 @@ void gp_preempt_proc_gone(struct gp_job *job)
 	if (gp_job_state_is_final(job->state))
 		return;
 	if (!gp_list_empty(&job->procs)) {
+		if (job->state == GP_JOB_SWAPPED)
+			job->saved_bytes = gp_job_released_bytes(job);
 		preempt_advance(job);
 		return;
 	}
@@ -694,14 +882,22 @@ void gp_preempt_mover_gone(struct gp_job *job)
 
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		proc->linked = false;
+		proc->known = false;
 	}
 	if (job->phase == GP_PHASE_KILL || job->state == GP_JOB_QUEUED ||
 	    job->state == GP_JOB_STARTING || job->state == GP_JOB_RUNNING)
 		return;
 	if (away) {
-		snprintf(job->fail_cause, sizeof(job->fail_cause),
-			 "its saved memory was lost when gpupres-mover ended");
+		if (!job->cancelling)
+			snprintf(job->fail_cause, sizeof(job->fail_cause),
+				 "its saved memory was lost when gpupres-mover ended");
 		job->cancelling = true;
+		job->saved_bytes = 0;
+	}
+	/* Nobody waits for what is under way: where UNLOCK is owed it is sent (again). */
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		if (proc->locked)
+			proc->step = GP_STEP_LOCKED;
 	}
 	preempt_error(job, -EIO, "gpupres-mover ended");
 	job->epoch++; /* whatever still arrives belongs to the past */

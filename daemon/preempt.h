@@ -18,10 +18,19 @@ gp_must_check int gp_preempt_resume(struct gp_job *job, const char *cause, struc
  * own is away, since a frozen GPU process must not be killed.
  */
 void gp_preempt_cancel(struct gp_job *job);
+/*
+ * Ends a job that is not frozen and must not run on: killed at once, or as soon as its supervisor
+ * is there, and failed with @cause.
+ */
+void gp_preempt_fail(struct gp_job *job, const char *cause);
 
 /* An answer of a shim or mover that belongs to an operation. */
 void gp_preempt_handle(struct gp_proc *proc, const struct gp_wire_msg *msg);
 void gp_preempt_handle_mover(struct gp_job *job, const struct gp_wire_msg *msg);
+/* A process joined the job: it stands still if the others do. */
+void gp_preempt_proc_joined(struct gp_proc *proc);
+/* The mover has the whole channel table of a process of the job. */
+void gp_preempt_proc_known(struct gp_job *job);
 /* A process left the job: what the operation waited for from it is settled. */
 void gp_preempt_proc_gone(struct gp_job *job);
 /* The mover is gone, and the bytes that it kept with it. */

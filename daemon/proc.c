@@ -103,14 +103,29 @@ void gp_proc_link_all(struct gp_device *device)
 	}
 }
 
+static uint64_t proc_at_most(uint64_t bytes, const struct gp_proc *proc)
+{
+	return bytes < proc->job->device->total_bytes ? bytes : proc->job->device->total_bytes;
+}
+
+void gp_proc_set_movable(struct gp_proc *proc, uint64_t bytes)
+{
+	proc->movable_bytes = proc_at_most(bytes, proc);
+}
+
 static void proc_channels(struct gp_proc *proc, const struct gp_wire_msg *msg)
 {
+	const struct gp_wire_channels *c = &msg->channels;
 	struct gp_wire_msg m = *msg;
 
 	/* The number is ours to give: a client must not speak for another process. */
 	m.header.proc = proc->id;
 	m.header.job = proc->job->id;
 	gp_device_send(proc->job->device, &m, NULL, 0);
+	if (proc->linked && c->first + c->n == c->total) {
+		proc->known = true;
+		gp_preempt_proc_known(proc->job);
+	}
 }
 
 void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
@@ -126,8 +141,8 @@ void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 		proc_channels(proc, msg);
 		break;
 	case GP_WIRE_MEMORY:
-		proc->movable_bytes = msg->memory.movable_bytes;
-		proc->resident_bytes = msg->memory.resident_bytes;
+		gp_proc_set_movable(proc, msg->memory.movable_bytes);
+		proc->resident_bytes = proc_at_most(msg->memory.resident_bytes, proc);
 		proc->n_extents = msg->memory.n_extents;
 		gp_schedule_want(peer->daemon);
 		break;
@@ -158,7 +173,7 @@ void gp_proc_gone(struct gp_proc *proc)
 	       proc->pid);
 	if (job->device)
 		gp_device_forget_proc(job->device, proc);
-	job->unpreemptible = false;
+	job->rests_until_ns = 0;
 	gp_list_del(&proc->node);
 	proc->peer->proc = NULL;
 	free(proc);

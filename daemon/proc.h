@@ -28,20 +28,24 @@ struct gp_proc {
 	pid_t pid;
 	bool attached; /* has a context: wants a link whenever there is a mover */
 	bool linked;
+	bool known;  /* the mover at the other end of the link has its channel table */
 	bool locked; /* between LOCKED and UNLOCKED */
-	bool away;   /* has released extents */
-	uint64_t movable_bytes, resident_bytes;
+	bool frozen; /* may have channels off the hardware: from FREEZE to THAWED */
+	bool away;   /* was told to release extents that are not back yet */
+	uint64_t movable_bytes, resident_bytes; /* each at most the device's total */
 	uint32_t n_extents;
 
 	enum gp_proc_step step;
 	bool save_done;			      /* the mover said so, or failed */
 	uint64_t release_sent, release_acked; /* extents of this save */
-	uint64_t released_bytes;
+	uint64_t released_bytes;	      /* of movable_bytes, not on the device now */
 };
 
 /* A shim said hello: finds or adopts its job. -EPERM or -ENOENT with the reason: not managed. */
 gp_must_check int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *hello,
 			      struct gp_err *err);
+/* What the process says of its memory, as far as it can be true. */
+void gp_proc_set_movable(struct gp_proc *proc, uint64_t bytes);
 void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg);
 /* A device's mover is ready (again): gives every attached process a link to it. */
 void gp_proc_link_all(struct gp_device *device);

@@ -28,7 +28,6 @@ static int request_read_blob(int fd, const struct gp_wire_submit *s, char **ret_
 	gp_auto_free char *blob = NULL;
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
-	uint64_t n_strings = 0;
 
 	if (seals < 0 || (seals & REQUEST_SEALS) != REQUEST_SEALS)
 		return gp_err_set(err, -EPERM, "the command must come in a sealed memfd");
@@ -39,13 +38,9 @@ static int request_read_blob(int fd, const struct gp_wire_submit *s, char **ret_
 		return gp_err_set(err, -ENOMEM, "out of memory");
 	if (pread(fd, blob, s->blob_bytes, 0) != (ssize_t)s->blob_bytes)
 		return gp_err_set(err, -EIO, "cannot read the command");
-	if (blob[s->blob_bytes - 1])
-		return gp_err_set(err, -EBADMSG, "the command is not terminated");
-	for (uint32_t i = 0; i < s->blob_bytes; i++)
-		n_strings += blob[i] == '\0';
-	if (n_strings != (uint64_t)s->n_args + s->n_env + 1)
+	if (!gp_job_blob_is_sound(blob, s->blob_bytes, s->n_args, s->n_env))
 		return gp_err_set(err, -EBADMSG,
-				  "the command has %" PRIu64 " strings, not %" PRIu64, n_strings,
+				  "the command is not made of %" PRIu64 " terminated strings",
 				  (uint64_t)s->n_args + s->n_env + 1);
 	*ret_blob = gp_take_ptr(blob);
 	return 0;
@@ -60,6 +55,18 @@ static uint64_t request_largest_device(const struct gp_daemon *daemon)
 			largest = d->total_bytes;
 	}
 	return largest;
+}
+
+/* Ids start again with a new database; what an older job left under this one's id is not its own.
+ */
+static void request_forget_files(const struct gp_job *job)
+{
+	char path[PATH_MAX];
+
+	gp_job_path(job, "log", path, sizeof(path));
+	unlink(path);
+	gp_job_path(job, "status", path, sizeof(path));
+	unlink(path);
 }
 
 static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
@@ -99,6 +106,7 @@ static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 		gp_peer_send_error(peer, msg, -ENOMEM, "out of memory");
 		return;
 	}
+	request_forget_files(job);
 	job->blob = gp_take_ptr(blob);
 	job->blob_bytes = s->blob_bytes;
 	job->n_args = s->n_args;
@@ -120,15 +128,34 @@ static void request_send_job(struct gp_peer *peer, const struct gp_wire_msg *msg
 	gp_peer_send(peer, &reply, NULL, 0);
 }
 
-static void request_list(struct gp_peer *peer, const struct gp_wire_msg *msg)
+/* History is longer than a queue may be: as much at a time as the socket takes. */
+void gp_request_list_more(struct gp_peer *peer)
 {
 	struct gp_wire_msg reply;
 
 	gp_list_for_each(job, &peer->daemon->jobs, struct gp_job, node) {
-		request_send_job(peer, msg, job);
+		if (peer->n_queued)
+			return;
+		if (job->id <= peer->listed_job)
+			continue;
+		peer->listed_job = job->id;
+		request_send_job(peer, &peer->list, job);
 	}
-	gp_wire_init_reply(&reply, GP_WIRE_END, msg);
+	peer->listing = false;
+	gp_wire_init_reply(&reply, GP_WIRE_END, &peer->list);
 	gp_peer_send(peer, &reply, NULL, 0);
+}
+
+static void request_list(struct gp_peer *peer, const struct gp_wire_msg *msg)
+{
+	if (peer->listing) {
+		gp_peer_send_error(peer, msg, -EBUSY, "one LIST at a time");
+		return;
+	}
+	memcpy(&peer->list, msg, msg->header.size);
+	peer->listing = true;
+	peer->listed_job = 0;
+	gp_request_list_more(peer);
 }
 
 static void request_devices(struct gp_peer *peer, const struct gp_wire_msg *msg)
@@ -175,6 +202,15 @@ static void request_logs(struct gp_peer *peer, const struct gp_wire_msg *msg, st
 	gp_peer_send(peer, &reply, &fd, 1);
 }
 
+/* The operation may be over already, and then nobody else would answer. */
+static void request_wait_for_op(struct gp_peer *peer, const struct gp_wire_msg *msg,
+				struct gp_job *job)
+{
+	gp_job_add_request(job, peer, msg);
+	if (job->op == GP_OP_NONE)
+		gp_job_answer(job, msg->header.type, job->op_code, job->op_error);
+}
+
 static void request_preempt(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
 {
 	enum gp_job_state to = (enum gp_job_state)msg->preempt.to;
@@ -193,7 +229,7 @@ static void request_preempt(struct gp_peer *peer, const struct gp_wire_msg *msg,
 		return;
 	}
 	job->held = true;
-	gp_job_add_request(job, peer, msg);
+	request_wait_for_op(peer, msg, job);
 }
 
 static void request_resume(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
@@ -211,7 +247,7 @@ static void request_resume(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 		return;
 	}
 	job->held = false;
-	gp_job_add_request(job, peer, msg);
+	request_wait_for_op(peer, msg, job);
 }
 
 static void request_cancel(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)

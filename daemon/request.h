@@ -6,5 +6,7 @@
 
 /* Takes those of @fds that it keeps, leaving -1. */
 void gp_request_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int *fds, size_t n_fds);
+/* The client has taken what was sent of its LIST. */
+void gp_request_list_more(struct gp_peer *peer);
 
 #endif

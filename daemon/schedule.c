@@ -16,10 +16,17 @@
  * look again at this interval.
  */
 #define SCHEDULE_RETRY_NS (250 * GP_NS_PER_MS)
+/* A job that cannot be made a victim now. */
+#define SCHEDULE_REST_NS (5 * GP_NS_PER_SEC)
 
 void gp_schedule_want(struct gp_daemon *daemon)
 {
 	daemon->schedule_wanted = true;
+}
+
+void gp_schedule_later(struct gp_daemon *daemon)
+{
+	gp_timer_arm(&daemon->loop, &daemon->schedule_timer, gp_now_ns() + SCHEDULE_RETRY_NS);
 }
 
 void gp_schedule_turn(struct gp_daemon *daemon)
@@ -30,8 +37,13 @@ void gp_schedule_turn(struct gp_daemon *daemon)
 		return;
 	daemon->schedule_wanted = false;
 	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
-		if (!d->ready || d->meminfo_pending)
+		if (!d->ready)
 			continue;
+		if (d->meminfo_pending) {
+			/* Memory may have come free since it was asked for. */
+			d->meminfo_stale = true;
+			continue;
+		}
 		d->meminfo_pending = true;
 		gp_wire_init(&m, GP_WIRE_MEMINFO);
 		gp_device_send(d, &m, NULL, 0);
@@ -47,7 +59,10 @@ static struct gp_need *schedule_need_of(const struct gp_device *d, const struct 
 	return NULL;
 }
 
-/* Memory that a started job declared and has not taken yet is spoken for. */
+/*
+ * Spoken for is what a started job declared and has not taken yet, and what one that is coming back
+ * has not created yet.
+ */
 static uint64_t schedule_promised(const struct gp_device *d)
 {
 	uint64_t sum = 0;
@@ -55,18 +70,29 @@ static uint64_t schedule_promised(const struct gp_device *d)
 	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
 		uint64_t has = gp_job_device_bytes(job);
 
-		if (job->device != d ||
-		    (job->state != GP_JOB_STARTING && job->state != GP_JOB_RUNNING))
+		if (job->device != d)
 			continue;
-		if (job->mem_bytes > has)
+		if (job->state == GP_JOB_RESTORING && !job->cancelling)
+			sum += gp_job_released_bytes(job);
+		if ((job->state == GP_JOB_STARTING || job->state == GP_JOB_RUNNING) &&
+		    job->mem_bytes > has)
 			sum += job->mem_bytes - has;
 	}
 	return sum;
 }
 
-static void schedule_fill(struct gp_device *d, struct gp_job *job, struct gp_policy_job *ret)
+/* Swapped, and back as soon as there is room. */
+static bool schedule_wants_back(const struct gp_job *job)
+{
+	return job->state == GP_JOB_SWAPPED && !job->held && !job->cancelling &&
+	       job->op == GP_OP_NONE;
+}
+
+static void schedule_fill(const struct gp_device *d, const struct gp_job *job, uint64_t now_ns,
+			  struct gp_policy_job *ret)
 {
 	const struct gp_need *need = schedule_need_of(d, job);
+	bool rests = now_ns < job->rests_until_ns;
 
 	*ret = (struct gp_policy_job){
 		.id = job->id,
@@ -79,15 +105,15 @@ static void schedule_fill(struct gp_device *d, struct gp_job *job, struct gp_pol
 	if (job->state == GP_JOB_QUEUED) {
 		ret->waiting = true;
 		ret->need_bytes = job->mem_bytes;
-	} else if (job->state == GP_JOB_SWAPPED && !job->held) {
-		ret->waiting = true;
-		ret->need_bytes = job->saved_bytes;
+	} else if (schedule_wants_back(job)) {
+		ret->waiting = !rests;
+		ret->need_bytes = gp_job_released_bytes(job);
 	} else if (job->state == GP_JOB_RUNNING && need) {
 		ret->waiting = true;
 		ret->need_bytes = need->msg.need.bytes;
 		ret->since_ns = need->since_ns;
 	} else if (job->state == GP_JOB_RUNNING) {
-		ret->running = !gp_list_empty(&job->procs);
+		ret->running = !rests && !gp_list_empty(&job->procs);
 	}
 }
 
@@ -95,7 +121,8 @@ static void schedule_fill(struct gp_device *d, struct gp_job *job, struct gp_pol
 static bool schedule_memory_is_moving(const struct gp_device *d)
 {
 	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
-		if (job->device == d && (job->op == GP_OP_PREEMPT || job->op == GP_OP_CANCEL))
+		if (job->device == d &&
+		    ((job->op == GP_OP_PREEMPT && !job->op_code) || job->op == GP_OP_CANCEL))
 			return true;
 	}
 	return false;
@@ -124,22 +151,29 @@ static void schedule_serve(struct gp_device *d, struct gp_job *job)
 		job->device = d;
 		gp_job_start(job);
 	} else if (job->state == GP_JOB_SWAPPED) {
-		if (gp_preempt_resume(job, "its memory fits again", &err) < 0)
+		if (gp_preempt_resume(job, "its memory fits again", &err) < 0) {
 			gp_log(GP_LOG_WARN, "resume", "job=%" PRIu64 " error=\"%s\"", job->id,
 			       err.msg);
+			job->rests_until_ns = gp_now_ns() + SCHEDULE_REST_NS;
+		}
 	} else if (need) {
 		schedule_answer_need(need, 0);
 	}
 }
 
-/* Needs that nothing can satisfy are refused at once: a job must not hold memory and wait for more.
+/*
+ * Needs that nothing can satisfy are refused at once: a job must not hold memory and wait for more.
+ * Those of a job that stands still are looked at when it runs again.
  */
 static void schedule_refuse_needs(struct gp_device *d)
 {
 	if (schedule_memory_is_moving(d))
 		return;
 	gp_list_for_each(need, &d->needs, struct gp_need, node) {
-		if (need->proc->job->op == GP_OP_NONE)
+		const struct gp_job *job = need->proc->job;
+
+		if (job->op == GP_OP_NONE &&
+		    (job->state == GP_JOB_RUNNING || gp_job_state_is_final(job->state)))
 			schedule_answer_need(need, -ENOMEM);
 	}
 }
@@ -156,7 +190,7 @@ static bool schedule_evict(struct gp_device *d, const struct gp_policy_plan *pla
 		if (gp_preempt_begin(victim, GP_JOB_SWAPPED, cause, &err) < 0) {
 			gp_log(GP_LOG_WARN, "preempt", "job=%" PRIu64 " error=\"%s\"", victim->id,
 			       err.msg);
-			victim->unpreemptible = true;
+			victim->rests_until_ns = gp_now_ns() + SCHEDULE_REST_NS;
 			return false;
 		}
 	}
@@ -185,16 +219,14 @@ void gp_schedule_decide(struct gp_device *d)
 	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
 		if (!schedule_belongs(d, job) || view.n_jobs == GP_POLICY_MAX_JOBS)
 			continue;
-		schedule_fill(d, job, &jobs[view.n_jobs]);
-		if (job->unpreemptible)
-			jobs[view.n_jobs].running = false;
-		waiting |= jobs[view.n_jobs].waiting;
+		schedule_fill(d, job, view.now_ns, &jobs[view.n_jobs]);
+		waiting |= jobs[view.n_jobs].waiting || schedule_wants_back(job);
 		view.n_jobs++;
 	}
 	gp_timer_disarm(&d->daemon->schedule_timer);
 	if (!waiting)
 		return;
-	gp_timer_arm(&d->daemon->loop, &d->daemon->schedule_timer, view.now_ns + SCHEDULE_RETRY_NS);
+	gp_schedule_later(d->daemon);
 	gp_policy_priority(&view, &plan);
 	if (gp_policy_check(&view, &plan, &err) < 0) {
 		gp_log(GP_LOG_ERR, "plan_rejected", "error=\"%s\"", err.msg);

@@ -9,6 +9,8 @@
 
 /* Asks for a decision at the end of this turn. */
 void gp_schedule_want(struct gp_daemon *daemon);
+/* As gp_schedule_want, after a while. */
+void gp_schedule_later(struct gp_daemon *daemon);
 /* End of turn: asks the devices for their free memory if a decision is wanted. */
 void gp_schedule_turn(struct gp_daemon *daemon);
 /* The device's free memory has just been read: decide. */

@@ -273,6 +273,14 @@ void gp_store_close(struct gp_store *store)
 	free(store);
 }
 
+/* NULL: out of memory, or no text. */
+static const char *store_text(sqlite3_stmt *s, int column)
+{
+	const char *text = (const char *)sqlite3_column_text(s, column);
+
+	return text ? text : "";
+}
+
 static void store_read_row(sqlite3_stmt *s, struct gp_store_job *ret)
 {
 	*ret = (struct gp_store_job){
@@ -289,8 +297,8 @@ static void store_read_row(sqlite3_stmt *s, struct gp_store_job *ret)
 		.ended_ns = (uint64_t)sqlite3_column_int64(s, 10),
 		.n_preemptions = (uint32_t)sqlite3_column_int64(s, 11),
 		.adopted = sqlite3_column_int(s, 12) != 0,
-		.name = (const char *)sqlite3_column_text(s, 13),
-		.cause = (const char *)sqlite3_column_text(s, 14),
+		.name = store_text(s, 13),
+		.cause = store_text(s, 14),
 		.blob = sqlite3_column_blob(s, 15),
 		.blob_bytes = (size_t)sqlite3_column_bytes(s, 15),
 	};

@@ -310,7 +310,8 @@ struct gp_wire_meminfo {
 	/* D -> S: send all extents over the link; EXPORTED once queued there */                   \
 	X(EXPORT, export_, struct gp_wire_none)                                                    \
 	X(EXPORTED, exported, struct gp_wire_count)                                                \
-	/* D -> S: unmap and let go of these extents; RELEASED when the memory is gone */          \
+	/* D -> S: unmap and let go of these extents; RELEASED, with the request's cookie, when    \
+	 * the memory is gone; an ERROR besides if not all of it is */                             \
 	X(RELEASE, release, struct gp_wire_ids)                                                    \
 	X(RELEASED, released, struct gp_wire_count)                                                \
 	/* D -> S: create and map all released extents again (all or none), RECREATED or           \

@@ -212,6 +212,16 @@ static int wire_wait(int sock, int timeout_ms, struct gp_err *err)
 	return 0;
 }
 
+static ssize_t wire_recvmsg(int sock, struct msghdr *mh)
+{
+	ssize_t n;
+
+	do {
+		n = recvmsg(sock, mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	return n;
+}
+
 int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_fds, size_t max_fds,
 		 size_t *ret_n_fds, int timeout_ms, struct gp_err *err)
 {
@@ -231,9 +241,10 @@ int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_fds, size_t max
 	r = wire_wait(sock, timeout_ms, err);
 	if (r < 0)
 		return r;
-	do {
-		n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	} while (n < 0 && errno == EINTR);
+	n = wire_recvmsg(sock, &mh);
+	/* A peer that went with something unread is reported, once, ahead of what it had sent. */
+	if (n < 0 && errno == ECONNRESET)
+		n = wire_recvmsg(sock, &mh);
 	if (n < 0 && errno == EAGAIN)
 		return gp_err_set(err, -ETIMEDOUT, "no message");
 	if (n < 0)

@@ -55,7 +55,7 @@ gp_must_check int gp_wire_connect(const char *path, uint32_t role, uint64_t job,
 /*
  * The folder of the sockets and run-time files of this user's daemon: $GPUPRES_RUNTIME_DIR, else
  * $XDG_RUNTIME_DIR/gpupres, else /run/gpupres where its control.sock exists, else
- * /tmp/gpupres-<uid>. -ENAMETOOLONG.
+ * /tmp/gpupres-<uid>. -ENAMETOOLONG; -EPERM if somebody else made the last one.
  */
 gp_must_check int gp_wire_runtime_dir(char *buf, size_t buf_bytes, struct gp_err *err);
 

@@ -70,10 +70,13 @@ class Daemon:
         self.close()
 
     def ready(self):
-        wait_until(lambda: self.process.poll() is not None or
-                   os.path.exists(self.dir + "/run/control.sock"), "the daemon's socket")
-        check(self.process.poll() is None, "the daemon ended:\n" + self.log())
-        self.ctl("devices")
+        def answers():
+            check(self.process.poll() is None, "the daemon ended:\n" + self.log())
+            # 3: nobody listens. A socket that a killed daemon left behind is not ours yet.
+            r = self.ctl("devices", check_code=False)
+            check(r.returncode in (0, 3), "gpupresctl devices: " + r.stderr)
+            return r.returncode == 0
+        wait_until(answers, "the daemon's answer")
 
     def log(self):
         with open(self.log_path, errors="replace") as f:

@@ -132,4 +132,39 @@ def test_kill_of_the_mover_when_frozen_and_swapped():
         ended(d, frozen, "cancelled")
 
 
+def restart_with(how, state):
+    """Saved bytes go with the daemon's mover. Such a job is ended and says why; nothing hangs on."""
+    with Daemon() as d:
+        ident = running_kernel(d)
+        d.ctl("preempt", "--to", state, str(ident))
+        pid = d.job(ident)["pid"]
+        d.stop(how)
+        d.process = Daemon(fresh_from=d).process
+        d.ready()
+        if state == "frozen":
+            check(d.job(ident)["state"] == "running", str(d.job(ident)))
+            check("thaws itself" in d.job(ident)["cause"], d.job(ident)["cause"])
+            os.kill(pid, signal.SIGKILL)  # a cancel would wait for the thaw
+            d.wait_state(ident, "failed")
+        else:
+            job = d.wait_state(ident, "failed")
+            check("memory was lost" in job["cause"] and "swapped" in job["cause"], job["cause"])
+        wait_until(lambda: not alive(pid), "the end of pid %d" % pid)
+        # The device still serves.
+        again = d.program("vecadd")
+        check(d.wait(again) == 0, "a job after it: " + d.logs(again))
+
+
+def test_restart_after_a_kill_with_a_swapped_job():
+    restart_with(signal.SIGKILL, "swapped")
+
+
+def test_restart_in_order_with_a_swapped_job():
+    restart_with(signal.SIGTERM, "swapped")
+
+
+def test_restart_with_a_frozen_job():
+    restart_with(signal.SIGTERM, "frozen")
+
+
 harness.main()

@@ -128,6 +128,26 @@ static void test_connect_when_nobody_listens_then_fails_with_path(void)
 	CHECK(strstr(err.msg, "/nonexistent/control.sock") != NULL);
 }
 
+static void test_recv_when_peer_went_with_something_unread_then_its_last_message_comes_first(void)
+{
+	struct gp_wire_msg m;
+	struct gp_err err;
+	int s[2];
+
+	pair(s);
+	gp_wire_init(&m, GP_WIRE_SIGNAL);
+	CHECK_EQ(gp_wire_send(s[0], &m, NULL, 0, &err), 0);
+	gp_wire_init(&m, GP_WIRE_EXITED);
+	m.exited.exit_code = 7;
+	CHECK_EQ(gp_wire_send(s[1], &m, NULL, 0, &err), 0);
+	close(s[1]);
+	CHECK_EQ(gp_wire_recv(s[0], &m, NULL, 0, NULL, 0, &err), 0);
+	CHECK_EQ(m.header.type, GP_WIRE_EXITED);
+	CHECK_EQ(m.exited.exit_code, 7);
+	CHECK_EQ(gp_wire_recv(s[0], &m, NULL, 0, NULL, 0, &err), -ECONNRESET);
+	close(s[0]);
+}
+
 int main(void)
 {
 	test_every_type_when_sent_then_received_alike();
@@ -135,6 +155,7 @@ int main(void)
 	test_check_when_field_is_out_of_range_then_refused();
 	test_fds_when_more_than_asked_then_closed();
 	test_recv_when_peer_is_gone_or_silent_then_says_which();
+	test_recv_when_peer_went_with_something_unread_then_its_last_message_comes_first();
 	test_connect_when_nobody_listens_then_fails_with_path();
 	return 0;
 }
