@@ -5,7 +5,8 @@ from harness import Daemon, MIB, check, wait_until
 
 
 def running_fill(d, mb, rounds=25):
-    ident = d.program("fill", "--mb", str(mb), "--rounds", str(rounds))
+    """Its chunks are all different and none is zero, from before the long kernel begins."""
+    ident = d.program("fill", "--mb", str(mb), "--rounds", str(rounds), "--unique", "1")
     d.wait_memory(ident, mb * MIB)
     wait_until(lambda: "running" in d.logs(ident), "the long kernel")
     return ident
