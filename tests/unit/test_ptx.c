@@ -103,10 +103,10 @@ static void test_scopes_when_nested_then_names_are_local(void)
 /* f465 and func_retval0 share a bucket of the symbol table. */
 static void test_function_when_name_collides_with_its_result_then_still_known(void)
 {
-	static const char text[] = HEAD
-		".func (.param .b32 func_retval0) f465()\n{\n"
-		"st.param.b32 [func_retval0], 7;\nret;\n}\n"
-		".visible .entry k()\n{\n.param .b32 r;\ncall.uni (r), f465, ();\nret;\n}\n";
+	static const char text[] =
+		HEAD ".func (.param .b32 func_retval0) f465()\n{\n"
+		     "st.param.b32 [func_retval0], 7;\nret;\n}\n"
+		     ".visible .entry k()\n{\n.param .b32 r;\ncall.uni (r), f465, ();\nret;\n}\n";
 	struct gp_ptx_module *module;
 	struct gp_err err = { 0 };
 
