@@ -235,7 +235,7 @@ static void check_one(const char *body, ref_fn *ref, unsigned int param, enum co
 
 static uint64_t mask_of(unsigned int bits)
 {
-	return bits == 64 ? UINT64_MAX : (1ull << bits) - 1;
+	return bits >= 64 ? UINT64_MAX : (1ull << bits) - 1;
 }
 
 static int64_t sign_of(uint64_t v, unsigned int bits)
@@ -497,12 +497,12 @@ static uint64_t convert(double v, unsigned int bits, bool is_signed, bool from_f
 	uint64_t max = is_signed ? mask_of(bits - 1) : mask_of(bits);
 
 	if (isnan(v))
-		return bits == 64 || from_f64 ? 1ull << (bits - 1) : 0;
+		return bits == 64 || from_f64 ? 1ull << ((bits - 1) & 63) : 0;
 	v = round == 'z' ? trunc(v) : round == 'm' ? floor(v) : round == 'p' ? ceil(v) : rint(v);
 	if (v >= limit)
 		return max;
 	if (is_signed && v < -limit)
-		return 1ull << (bits - 1);
+		return 1ull << ((bits - 1) & 63);
 	if (!is_signed && v < 0)
 		return 0;
 	return (is_signed ? (uint64_t)(int64_t)v : (uint64_t)v) & mask_of(bits);
