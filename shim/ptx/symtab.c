@@ -83,7 +83,13 @@ int gp_ptx_symtab_open(struct gp_ptx_symtab *tab)
 
 void gp_ptx_symtab_close(struct gp_ptx_symtab *tab)
 {
-	for (struct gp_ptx_symbol *sym = tab->scopes[tab->depth]; sym; sym = sym->next_in_scope)
-		tab->buckets[sym->bucket] = sym->next_in_bucket;
+	for (struct gp_ptx_symbol *sym = tab->scopes[tab->depth]; sym; sym = sym->next_in_scope) {
+		struct gp_ptx_symbol **slot = &tab->buckets[sym->bucket];
+
+		/* A function's name joins the module's scope while that of its results is open. */
+		while (*slot != sym)
+			slot = &(*slot)->next_in_bucket;
+		*slot = sym->next_in_bucket;
+	}
 	tab->depth--;
 }

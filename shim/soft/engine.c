@@ -236,10 +236,10 @@ static struct gp_op *engine_pick(struct gp_list *list)
 static void *engine_copier(void *arg)
 {
 	struct gp_list *list = arg;
-	uint8_t *pattern = malloc(GP_ENGINE_PATTERN);
+	uint8_t pattern[GP_ENGINE_PATTERN];
 
 	pthread_mutex_lock(&gp_queue.lock);
-	while (pattern) {
+	for (;;) {
 		uint32_t bell = __atomic_load_n(gp_queue.doorbell, __ATOMIC_SEQ_CST);
 		struct gp_op *op = engine_pick(list);
 		int r;

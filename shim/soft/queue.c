@@ -234,16 +234,14 @@ static void stream_wait_number(const struct gp_stream *stream, uint64_t number)
 		pthread_cond_wait(&gp_queue.changed, &gp_queue.lock);
 }
 
-CUresult gp_queue_submit(struct gp_stream *stream, struct gp_op *op, bool wait)
+/* Lock held, but let go while the stream is full. The number of @op, which may be gone already. */
+static uint64_t queue_add(struct gp_stream *stream, struct gp_op *op)
 {
-	struct gp_ctx *ctx = stream->ctx;
 	uint64_t number;
-	CUresult r;
 
 	op->stream = stream;
 	op->channel = queue_channel(stream, op);
 	gp_list_init(&op->run);
-	pthread_mutex_lock(&gp_queue.lock);
 	while (stream->n_ops >= GP_QUEUE_DEPTH)
 		pthread_cond_wait(&gp_queue.changed, &gp_queue.lock);
 	number = ++gp_queue.last_number;
@@ -252,6 +250,17 @@ CUresult gp_queue_submit(struct gp_stream *stream, struct gp_op *op, bool wait)
 	if (stream->n_ops++ == 0)
 		gp_list_add_tail(&gp_queue.active, &stream->active);
 	queue_pump();
+	return number;
+}
+
+CUresult gp_queue_submit(struct gp_stream *stream, struct gp_op *op, bool wait)
+{
+	struct gp_ctx *ctx = stream->ctx;
+	uint64_t number;
+	CUresult r;
+
+	pthread_mutex_lock(&gp_queue.lock);
+	number = queue_add(stream, op);
 	if (wait)
 		stream_wait_number(stream, number);
 	r = ctx->error;
@@ -340,6 +349,7 @@ CUresult gp_event_record(struct gp_event *event, struct gp_stream *stream)
 {
 	struct gp_record *record = calloc(1, sizeof(*record));
 	struct gp_op *op = calloc(1, sizeof(*op));
+	CUresult r;
 
 	if (!record || !op) {
 		free(record);
@@ -350,10 +360,13 @@ CUresult gp_event_record(struct gp_event *event, struct gp_stream *stream)
 	op->kind = GP_OP_RECORD;
 	op->record = record;
 	pthread_mutex_lock(&gp_queue.lock);
+	queue_add(stream, op);
+	/* Not before it has its number: a wait submitted earlier would stand in its way. */
 	record_put(event->last);
 	event->last = record;
+	r = stream->ctx->error;
 	pthread_mutex_unlock(&gp_queue.lock);
-	return gp_queue_submit(stream, op, false);
+	return r;
 }
 
 CUresult gp_event_wait(struct gp_event *event, struct gp_ctx *ctx)

@@ -126,6 +126,7 @@ static uint32_t rm_alloc_client(struct gp_rm_alloc *alloc)
 static uint32_t rm_alloc_group(const struct gp_rm_alloc *alloc, struct gp_rm_object *object)
 {
 	const struct gp_rm_group_params *params = (const void *)(uintptr_t)alloc->params;
+	struct gp_state_group *group;
 	int slot = rm_take_group();
 
 	if (slot < 0)
@@ -135,19 +136,23 @@ static uint32_t rm_alloc_group(const struct gp_rm_alloc *alloc, struct gp_rm_obj
 	object->slot = (uint32_t)slot;
 	if (rm_add(object) < 0)
 		return GP_RM_INSUFFICIENT_RESOURCES;
-	gp_rm.state->shared->groups[slot] = (struct gp_state_group){
-		.in_use = 1,
+	group = &gp_rm.state->shared->groups[slot];
+	*group = (struct gp_state_group){
 		.client = alloc->root,
 		.handle = alloc->object,
 		.engine = params->engine_type,
 		.proc = gp_rm.state->proc,
 	};
+	/* Last: who is killed half-way leaves no slot with a part of what was there before. */
+	__atomic_store_n(&group->in_use, 1, __ATOMIC_RELEASE);
 	return GP_RM_OK;
 }
 
 static uint32_t rm_alloc_channel(const struct gp_rm_alloc *alloc, struct gp_rm_object *object,
 				 const struct gp_rm_object *group)
 {
+	struct gp_state_channel *channel;
+	uint32_t group_slot = group->slot; /* rm_add moves the table */
 	int slot = rm_take_channel();
 
 	if (group->class_id != GP_RM_CLASS_GROUP)
@@ -155,17 +160,16 @@ static uint32_t rm_alloc_channel(const struct gp_rm_alloc *alloc, struct gp_rm_o
 	if (slot < 0)
 		return GP_RM_INSUFFICIENT_RESOURCES;
 	object->slot = (uint32_t)slot;
-	gp_rm.state->shared->channels[slot] = (struct gp_state_channel){
-		.in_use = 1,
+	if (rm_add(object) < 0)
+		return GP_RM_INSUFFICIENT_RESOURCES;
+	channel = &gp_rm.state->shared->channels[slot];
+	*channel = (struct gp_state_channel){
 		.client = alloc->root,
 		.handle = alloc->object,
-		.group = group->slot,
+		.group = group_slot,
 		.proc = gp_rm.state->proc,
 	};
-	if (rm_add(object) < 0) {
-		gp_rm.state->shared->channels[slot].in_use = 0;
-		return GP_RM_INSUFFICIENT_RESOURCES;
-	}
+	__atomic_store_n(&channel->in_use, 1, __ATOMIC_RELEASE);
 	return GP_RM_OK;
 }
 
@@ -379,13 +383,14 @@ static uint32_t rm_disable_channels(const struct gp_rm_disable *args)
 static uint32_t rm_ctxsw_stats(uint32_t client, struct gp_rm_ctxsw_stats *stats)
 {
 	const struct gp_rm_object *object = rm_find(client, stats->channel);
-	const struct gp_state_channel *channel;
+	struct gp_state_channel *channel;
 
 	if (!object || object->class_id != GP_RM_CLASS_CHANNEL)
 		return GP_RM_INVALID_CHANNEL;
 	channel = &gp_rm.state->shared->channels[object->slot];
 	stats->save = channel->n_save;
-	stats->restore = channel->n_save - (channel->disabled ? 1 : 0);
+	/* What is off now has been saved once more than restored. */
+	stats->restore = channel->n_save - (channel->n_save && rm_gate(channel)->stop ? 1 : 0);
 	stats->wfi = channel->n_wfi;
 	stats->cta = 0;
 	stats->cilp = channel->n_cilp;

@@ -216,10 +216,11 @@ static int state_file_make(struct gp_state *state, const char *name, uint64_t by
 int gp_state_file_create(struct gp_state *state, uint64_t bytes, bool host, uint64_t *ret_id)
 {
 	struct gp_state_shared *shared = state->shared;
-	int fd = -ENOMEM;
+	int fd = -ENOMEM, r = state_lock_memory(state);
 	char name[32];
 
-	state_lock_memory(state);
+	if (r < 0)
+		return r;
 	if (!host &&
 	    (bytes > shared->capacity_bytes || shared->used_bytes > shared->capacity_bytes - bytes))
 		state_sweep(state);

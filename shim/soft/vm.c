@@ -639,7 +639,8 @@ int gp_vm_host_free(uint64_t addr)
 
 int gp_vm_host_register(uint64_t addr, uint64_t bytes)
 {
-	return !addr || !bytes ? -EINVAL : vm_add_host(addr, bytes, GP_VM_REGISTERED);
+	return !addr || !bytes || addr + bytes < addr ? -EINVAL
+						      : vm_add_host(addr, bytes, GP_VM_REGISTERED);
 }
 
 int gp_vm_host_unregister(uint64_t addr)

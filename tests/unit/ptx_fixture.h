@@ -47,18 +47,14 @@ static inline char *fixture_read(const char *name, size_t *ret_len)
 	return text;
 }
 
-static inline void fixture_open(struct fixture *fx, const char *name)
+static inline void fixture_parse(struct fixture *fx, const char *name, const char *text, size_t len)
 {
-	size_t len;
-	char *text = fixture_read(name, &len);
-
 	memset(fx, 0, sizeof(*fx));
 	fx->name = name;
 	if (gp_ptx_parse(text, len, &fx->module, &fx->err)) {
 		fprintf(stderr, "%s: %s\n", name, fx->err.msg);
 		exit(1);
 	}
-	free(text);
 	CHECK(gp_ptx_n_globals(fx->module) <= 64);
 	for (size_t i = 0; i < gp_ptx_n_globals(fx->module); i++) {
 		fx->globals[i] = calloc(1, gp_ptx_global_at(fx->module, i)->size_bytes + 1);
@@ -73,6 +69,15 @@ static inline void fixture_open(struct fixture *fx, const char *name)
 	}
 	fx->scratch = gp_exec_scratch_new();
 	CHECK(fx->scratch);
+}
+
+static inline void fixture_open(struct fixture *fx, const char *name)
+{
+	size_t len;
+	char *text = fixture_read(name, &len);
+
+	fixture_parse(fx, name, text, len);
+	free(text);
 }
 
 static inline void fixture_close(struct fixture *fx)

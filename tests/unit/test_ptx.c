@@ -100,6 +100,22 @@ static void test_scopes_when_nested_then_names_are_local(void)
 	gp_ptx_module_free(module);
 }
 
+/* f465 and func_retval0 share a bucket of the symbol table. */
+static void test_function_when_name_collides_with_its_result_then_still_known(void)
+{
+	static const char text[] =
+		HEAD ".func (.param .b32 func_retval0) f465()\n{\n"
+		     "st.param.b32 [func_retval0], 7;\nret;\n}\n"
+		     ".visible .entry k()\n{\n.param .b32 r;\ncall.uni (r), f465, ();\nret;\n}\n";
+	struct gp_ptx_module *module;
+	struct gp_err err = { 0 };
+
+	if (gp_ptx_parse(text, strlen(text), &module, &err))
+		fprintf(stderr, "%s\n", err.msg);
+	CHECK(!err.code);
+	gp_ptx_module_free(module);
+}
+
 static void test_unsupported_opcode_when_reached_then_named_with_line(void)
 {
 	static const char text[] =
@@ -187,6 +203,7 @@ int main(void)
 	test_kernel_info_when_parsed_then_as_declared();
 	test_globals_when_bound_then_pointers_are_patched();
 	test_scopes_when_nested_then_names_are_local();
+	test_function_when_name_collides_with_its_result_then_still_known();
 	test_unsupported_opcode_when_reached_then_named_with_line();
 	test_broken_input_when_parsed_then_error_with_line();
 	test_damaged_text_when_parsed_then_survives();

@@ -317,14 +317,19 @@ static void test_freeze_when_own_group_scheduled_then_enabled_again(void)
 	word = (volatile uint32_t *)(uintptr_t)p;
 	soft_launch("spin", p, NULL);
 	SOFT_UNTIL(word[0]);
+	/* One channel of a group that runs on: nothing was saved, nothing restored. */
+	CHECK_EQ(disable(&seen, 0, 1, true), GP_RM_OK);
+	CHECK_EQ(stats(seen.channel[0]).restore, 0);
 	CHECK_EQ(disable(&seen, 0, 8, true), GP_RM_OK);
 	count = word[0];
 	args = (struct gp_rm_ctxsw_stats){ .channel = seen.gr_group };
 	CHECK_EQ(control(seen.subdevice, GP_RM_CMD_CTXSW_STATS, &args, sizeof(args)),
 		 GP_RM_INVALID_CHANNEL);
 	CHECK_EQ(stats(seen.channel[0]).save, 1);
+	CHECK_EQ(stats(seen.channel[0]).restore, 0);
 	CHECK_EQ(word[0], count);
 	CHECK_EQ(control(seen.gr_group, GP_RM_CMD_GROUP_SCHEDULE, &enable, 1), GP_RM_OK);
+	CHECK_EQ(stats(seen.channel[0]).restore, 1);
 	SOFT_UNTIL(word[0] != count);
 	word[1] = 1;
 	OK(cuCtxSynchronize());
@@ -370,6 +375,7 @@ static void test_freeze_when_memory_swapped_under_kernel_then_finishes(void)
 	memcpy((void *)(uintptr_t)va, saved, sizeof(saved));
 	CHECK_EQ(word[0], count);
 	CHECK_EQ(disable(&seen, 0, 20, false), GP_RM_OK);
+	CHECK_EQ(stats(seen.channel[0]).restore, 1);
 	SOFT_UNTIL(word[0] != count);
 	word[1] = 1;
 	OK(cuCtxSynchronize());

@@ -161,6 +161,32 @@ static void test_reset_when_in_use_then_memory_back_and_usable(void)
 	OK(cudaFree(p));
 }
 
+static pthread_barrier_t turn;
+
+static void *use_around_reset(void *arg)
+{
+	void *p;
+
+	OK(cudaMalloc(&p, 64));
+	pthread_barrier_wait(&turn);
+	pthread_barrier_wait(&turn);
+	OK(cudaMalloc(&p, 64));
+	OK(cudaFree(p));
+	return NULL;
+}
+
+static void test_reset_when_other_thread_used_the_device_then_it_goes_on(void)
+{
+	pthread_t thread;
+
+	CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
+	CHECK(pthread_create(&thread, NULL, use_around_reset, NULL) == 0);
+	pthread_barrier_wait(&turn);
+	OK(cudaDeviceReset());
+	pthread_barrier_wait(&turn);
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void test_fork_when_initialised_then_child_gets_errors(void)
 {
 	int status;
@@ -206,6 +232,7 @@ int main(void)
 	test_entry_point_when_asked_then_of_the_driver_in_use();
 	test_fork_when_initialised_then_child_gets_errors();
 	test_reset_when_in_use_then_memory_back_and_usable();
+	test_reset_when_other_thread_used_the_device_then_it_goes_on();
 	execvp(argv[0], argv);
 	return 1;
 }

@@ -3,6 +3,7 @@
 #include "tests/unit/soft_device.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 /* A kernel that runs until gate_open. word[0] counts, word[1] ends it. */
 static CUdeviceptr spin_start(CUstream stream)
@@ -166,6 +167,53 @@ static void test_events_when_other_stream_waits_then_in_order(void)
 	OK(cuStreamDestroy_v2(second));
 }
 
+static CUevent late_event;
+static volatile pid_t late_tid;
+
+static void *record_late(void *arg)
+{
+	OK(cuCtxSetCurrent(soft_ctx));
+	late_tid = gettid();
+	OK(cuEventRecord(late_event, NULL));
+	return NULL;
+}
+
+static int thread_sleeps(pid_t tid)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	f = fopen(path, "re");
+	if (!f || fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	if (f)
+		fclose(f);
+	return state == 'S';
+}
+
+/* The record waits for room in the legacy stream; a wait that is submitted meanwhile is older. */
+static void test_event_when_record_blocks_on_full_queue_then_waiter_does_not_block_it(void)
+{
+	pthread_t thread;
+	CUstream stream;
+	CUdeviceptr p, q;
+
+	soft_start();
+	OK(cuEventCreate(&late_event, 0));
+	stream = stream_new(CU_STREAM_DEFAULT);
+	OK(cuMemAlloc_v2(&q, 4));
+	p = spin_start(NULL);
+	for (int i = 0; i < 1023; i++)
+		soft_launch("incr", q, NULL);
+	CHECK(pthread_create(&thread, NULL, record_late, NULL) == 0);
+	SOFT_UNTIL(late_tid && thread_sleeps(late_tid));
+	OK(cuStreamWaitEvent(stream, late_event, 0));
+	spin_end(p);
+	CHECK(pthread_join(thread, NULL) == 0);
+	OK(cuCtxSynchronize());
+}
+
 static void CUDA_CB note(void *arg)
 {
 	__atomic_store_n((uint32_t *)arg, 1, __ATOMIC_RELEASE);
@@ -286,6 +334,50 @@ static void test_exit_when_kernel_runs_then_process_ends(void)
 	soft_join(pid, 0);
 }
 
+static void run_a_kernel(void)
+{
+	CUdeviceptr p;
+
+	soft_start();
+	OK(cuMemAlloc_v2(&p, 4));
+	soft_launch("incr", p, NULL);
+	OK(cuCtxSynchronize());
+}
+
+static void bad_host_access(int sock)
+{
+	volatile uintptr_t nowhere = 16;
+
+	run_a_kernel();
+	*(volatile int *)nowhere = 1;
+}
+
+static void sent_signal(int sock)
+{
+	run_a_kernel();
+	kill(getpid(), SIGSEGV);
+}
+
+static void ignored_signal(int sock)
+{
+	signal(SIGSEGV, SIG_IGN);
+	run_a_kernel();
+	kill(getpid(), SIGSEGV);
+	soft_launch("fault", 0, NULL);
+	CHECK_EQ(p_cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void test_segv_when_not_of_a_kernel_then_as_without_the_driver(void)
+{
+	const struct rlimit no_core = { 0, 0 };
+	int sock;
+
+	CHECK(setrlimit(RLIMIT_CORE, &no_core) == 0);
+	soft_join(soft_child(bad_host_access, &sock), SIGSEGV);
+	soft_join(soft_child(sent_signal, &sock), SIGSEGV);
+	soft_join(soft_child(ignored_signal, &sock), 0);
+}
+
 static void test_resolve_when_version_or_stream_flag_differs_then_right_symbol(void)
 {
 	CUdriverProcAddressQueryResult status;
@@ -319,6 +411,8 @@ int main(void)
 		test_kernel_when_faulting_then_every_call_answers_so,
 		test_free_async_when_stream_busy_then_in_its_turn,
 		test_exit_when_kernel_runs_then_process_ends,
+		test_segv_when_not_of_a_kernel_then_as_without_the_driver,
+		test_event_when_record_blocks_on_full_queue_then_waiter_does_not_block_it,
 		test_resolve_when_version_or_stream_flag_differs_then_right_symbol,
 	};
 

@@ -17,7 +17,18 @@ static struct {
 	int error;
 } fault_state = { .once = PTHREAD_ONCE_INIT };
 
-static _Thread_local struct gp_exec_scratch *volatile fault_guard;
+/*
+ * In static TLS: the handler reads it in threads that never ran a block, where the first access of
+ * a dynamic one allocates, which deadlocks if the bad access was in the allocator.
+ */
+static _Thread_local struct gp_exec_scratch *volatile fault_guard
+	__attribute__((tls_model("initial-exec")));
+
+/* A positive code means that the kernel saw a bad access, not that somebody sent a signal. */
+static bool fault_is_access(const siginfo_t *info)
+{
+	return info->si_code > 0;
+}
 
 static void fault_pass_on(int sig, siginfo_t *info, void *context)
 {
@@ -25,19 +36,21 @@ static void fault_pass_on(int sig, siginfo_t *info, void *context)
 
 	if (old->sa_flags & SA_SIGINFO)
 		old->sa_sigaction(sig, info, context);
-	else if (old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN)
-		sigaction(sig, old, NULL); /* returning repeats the access, which then kills */
-	else
+	else if (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN)
 		old->sa_handler(sig);
+	else if (old->sa_handler == SIG_DFL || fault_is_access(info)) {
+		/* Returning repeats the access, which then kills; a sent signal is sent again. */
+		sigaction(sig, old, NULL);
+		if (!fault_is_access(info))
+			raise(sig);
+	}
 }
 
 static void fault_handler(int sig, siginfo_t *info, void *context)
 {
 	struct gp_exec_scratch *scratch = fault_guard;
 
-	/* A positive code means that the kernel saw a bad access, not that somebody sent a signal.
-	 */
-	if (!scratch || info->si_code <= 0) {
+	if (!scratch || !fault_is_access(info)) {
 		fault_pass_on(sig, info, context);
 		return;
 	}

@@ -18,7 +18,8 @@ static void arith_sources(struct gp_lower *L, uint32_t n, uint32_t bits, uint32_
 		src[i] = gp_lower_src(L, gp_lower_opnd(L, i + 1), bits);
 }
 
-static void arith_emit(struct gp_lower *L, uint32_t op, uint32_t d, const uint32_t *src, uint32_t n)
+static struct gp_exec_ins *arith_emit(struct gp_lower *L, uint32_t op, uint32_t d,
+				      const uint32_t *src, uint32_t n)
 {
 	struct gp_exec_ins *in = gp_lower_emit(L, op);
 
@@ -28,13 +29,14 @@ static void arith_emit(struct gp_lower *L, uint32_t op, uint32_t d, const uint32
 		in->b = src[1];
 	if (n > 2)
 		in->c = src[2];
+	return in;
 }
 
 /* Rounding other than to nearest goes to the generic operation. */
 static void arith_float(struct gp_lower *L, uint32_t family, uint32_t n,
 			enum gp_exec_round_kind kind)
 {
-	uint32_t index = gp_lower_float(L), src[3], bits = index == 2 ? 64 : 32;
+	uint32_t index = gp_lower_float(L), src[3] = { 0 }, bits = index == 2 ? 64 : 32;
 	enum gp_exec_round round = gp_lower_round(L);
 	struct gp_exec_ins *in;
 	uint32_t d;
@@ -46,8 +48,8 @@ static void arith_float(struct gp_lower *L, uint32_t family, uint32_t n,
 	if (round == GP_EXEC_RN) {
 		arith_emit(L, family + index, d, src, n);
 	} else {
-		arith_emit(L, bits == 64 ? GP_EXEC_OP_round_f64 : GP_EXEC_OP_round_f32, d, src, n);
-		in = &L->code->ins[L->code->n_ins - 1];
+		in = arith_emit(L, bits == 64 ? GP_EXEC_OP_round_f64 : GP_EXEC_OP_round_f32, d, src,
+				n);
 		in->aux = (uint8_t)kind;
 		in->imm = round;
 		if (index == 1)
@@ -61,7 +63,7 @@ static void arith_float(struct gp_lower *L, uint32_t family, uint32_t n,
 static bool arith_carry(struct gp_lower *L, uint32_t family, uint32_t n, bool carry_in)
 {
 	bool out = gp_lower_has(L, "cc");
-	uint32_t src[3], d, wide;
+	uint32_t src[3] = { 0 }, d, wide;
 
 	if (!out && !carry_in)
 		return false;
@@ -74,15 +76,14 @@ static bool arith_carry(struct gp_lower *L, uint32_t family, uint32_t n, bool ca
 		wide += 2;
 	arith_sources(L, n, L->type.bits, src);
 	d = gp_lower_dst(L, gp_lower_opnd(L, 0), L->type.bits);
-	arith_emit(L, family + wide, d, src, n);
-	L->code->ins[L->code->n_ins - 1].flags |=
+	arith_emit(L, family + wide, d, src, n)->flags |=
 		(uint8_t)((out ? GP_EXEC_CARRY_OUT : 0) | (carry_in ? GP_EXEC_CARRY_IN : 0));
 	return true;
 }
 
 static void arith_int(struct gp_lower *L, uint32_t op, uint32_t n)
 {
-	uint32_t src[3], d;
+	uint32_t src[3] = { 0 }, d;
 
 	arith_sources(L, n, L->type.bits, src);
 	d = gp_lower_dst(L, gp_lower_opnd(L, 0), L->type.bits);
@@ -119,7 +120,7 @@ static void arith_madc(struct gp_lower *L, uint32_t unused)
 static void arith_wide(struct gp_lower *L, bool is_mad)
 {
 	uint32_t op = is_mad ? GP_EXEC_OP_madwide_u16 : GP_EXEC_OP_mulwide_u16;
-	uint32_t bits = L->type.bits, src[3], d;
+	uint32_t bits = L->type.bits, src[3] = { 0 }, d;
 
 	if (bits != 16 && bits != 32) {
 		gp_lower_unsupported(L);
@@ -140,6 +141,8 @@ static void arith_mul(struct gp_lower *L, uint32_t is_mad)
 	if (L->type.kind == GP_LOWER_F)
 		arith_float(L, is_mad ? GP_EXEC_OP_ffma_f32 : GP_EXEC_OP_fmul_f32, n,
 			    is_mad ? GP_EXEC_ROUND_FMA : GP_EXEC_ROUND_MUL);
+	else if (gp_lower_has(L, "sat"))
+		gp_lower_unsupported(L); /* mad.hi.sat.s32 */
 	else if (gp_lower_has(L, "wide"))
 		arith_wide(L, is_mad);
 	else if (is_mad && arith_carry(L,
@@ -164,10 +167,10 @@ static void arith_fma(struct gp_lower *L, uint32_t unused)
 
 static void arith_mul24(struct gp_lower *L, uint32_t is_mad)
 {
-	uint32_t src[3], product, d;
+	uint32_t src[3] = { 0 }, product, d;
 	struct gp_exec_ins *in;
 
-	if (L->type.bits != 32) {
+	if (L->type.bits != 32 || gp_lower_has(L, "sat")) {
 		gp_lower_unsupported(L);
 		return;
 	}

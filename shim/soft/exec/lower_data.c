@@ -376,11 +376,10 @@ static void data_ld(struct gp_lower *L, uint32_t unused)
 		data_ld_one(L, &single, &addr, 0);
 	} else if (!data_vector(L, to, &addr, false)) {
 		/* Elements come one by one; the first might overwrite the address. */
-		if (!addr.is_shared) {
-			temp = gp_lower_temp(L, 64);
-			gp_lower_emit3(L, GP_EXEC_OP_mov_u64, temp, addr.base, GP_EXEC_NONE);
-			addr.base = temp;
-		}
+		temp = gp_lower_temp(L, addr.is_shared ? 32 : 64);
+		gp_lower_emit3(L, addr.is_shared ? GP_EXEC_OP_mov_u32 : GP_EXEC_OP_mov_u64, temp,
+			       addr.base, GP_EXEC_NONE);
+		addr.base = temp;
 		for (uint32_t i = 0; i < n; i++)
 			if (to->elems[i].kind != GP_PTX_OPND_SINK)
 				data_ld_one(L, &to->elems[i], &addr, i * L->type.bits / 8);

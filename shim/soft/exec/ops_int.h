@@ -565,7 +565,6 @@ OP(cvt_sat)
 	}
 DEF_PACK2(pack_16_32, uint16_t, uint32_t, 16)
 DEF_PACK2(pack_32_64, uint32_t, uint64_t, 32)
-DEF_PACK2(pack_8_16, uint8_t, uint16_t, 8)
 
 #define DEF_UNPACK2(name, T, D, half)                                                              \
 	OP(name)                                                                                   \
@@ -583,7 +582,6 @@ DEF_PACK2(pack_8_16, uint8_t, uint16_t, 8)
 	}
 DEF_UNPACK2(unpack_32_16, uint32_t, uint16_t, 16)
 DEF_UNPACK2(unpack_64_32, uint64_t, uint32_t, 32)
-DEF_UNPACK2(unpack_16_8, uint16_t, uint8_t, 8)
 
 OP(pack_16_64)
 {

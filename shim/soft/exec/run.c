@@ -115,6 +115,17 @@ static bool run_pick(struct gp_exec_warp *w, struct run_turn *t, bool further)
 		run_pick_waiting(w, t);
 		return true;
 	}
+	t->pc = w->pc[__builtin_ctz(runnable)];
+	if (run_lanes_at(w, runnable, t->pc) == runnable) {
+		/* Most turns: everybody is in one place. */
+		t->mask = runnable;
+		t->next_pc = UINT32_MAX;
+		t->is_lowest = true;
+		w->turn_pc = t->pc;
+		w->spins = 0;
+		w->spin_limit = RUN_SPINS_FIRST;
+		return true;
+	}
 	lowest = run_lowest_above(w, runnable, 0);
 	t->pc = lowest;
 	if (further) {
@@ -126,10 +137,6 @@ static bool run_pick(struct gp_exec_warp *w, struct run_turn *t, bool further)
 	t->next_pc = run_lowest_above(w, runnable & ~t->mask, t->pc + 1);
 	t->is_lowest = t->pc == lowest;
 	w->turn_pc = t->pc;
-	if (t->mask == runnable) {
-		w->spins = 0;
-		w->spin_limit = RUN_SPINS_FIRST;
-	}
 	return true;
 }
 
@@ -152,7 +159,7 @@ static void run_bar_result(struct gp_exec_warp *w, const struct gp_exec_barrier 
 	}
 }
 
-/* Lets everybody go who stands at barrier @id, if it is complete. */
+/* Lets everybody go who stands at barrier @id, where somebody has arrived, if it is complete. */
 static void run_release(struct gp_exec_scratch *scratch, uint32_t id)
 {
 	struct gp_exec_barrier *bar = &scratch->barriers[id];
@@ -160,7 +167,7 @@ static void run_release(struct gp_exec_scratch *scratch, uint32_t id)
 
 	if (!expected || expected > scratch->n_alive)
 		expected = scratch->n_alive;
-	if (!bar->n_arrived || bar->n_arrived < expected)
+	if (bar->n_arrived < expected)
 		return;
 	for (uint32_t i = 0; i < scratch->n_warps; i++) {
 		struct gp_exec_warp *w = &scratch->warps[i];
@@ -217,7 +224,8 @@ static void run_exit(struct gp_exec_warp *w, uint32_t lanes)
 	w->alive &= ~lanes;
 	w->scratch->n_alive -= (uint32_t)__builtin_popcount(lanes);
 	for (uint32_t id = 0; id < GP_EXEC_N_BARRIERS; id++)
-		run_release(w->scratch, id);
+		if (w->scratch->barriers[id].n_arrived)
+			run_release(w->scratch, id);
 }
 
 /* Warp-wide operations */
@@ -294,7 +302,7 @@ static bool run_jump(struct gp_exec_warp *w, struct run_turn *t, uint32_t lanes,
 	if (lanes != t->mask) {
 		run_set_pc(w, t->mask & ~lanes, t->pc + 1);
 		run_set_pc(w, lanes, target);
-		return lanes ? false : (t->pc++, t->pc < t->next_pc);
+		return false;
 	}
 	if ((target > t->pc && target >= t->next_pc) || !t->is_lowest) {
 		run_set_pc(w, lanes, target);

@@ -18,6 +18,7 @@ struct gp_rt_state {
 
 static struct gp_rt_state rt_state = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static __thread cudaError_t rt_last_error;
+static __thread CUcontext rt_own_context; /* what gp_rt_enter made current here */
 
 /* A thread of the parent may have held it. */
 static void rt_child(void)
@@ -61,11 +62,20 @@ static cudaError_t rt_retain(CUcontext *ret_context)
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&rt_state.lock);
-	if (!rt_state.context)
-		r = gp_rt.cuDevicePrimaryCtxRetain(&rt_state.context, 0);
 	*ret_context = rt_state.context;
+	if (!*ret_context)
+		r = gp_rt.cuDevicePrimaryCtxRetain(ret_context, 0);
+	if (!r)
+		__atomic_store_n(&rt_state.context, *ret_context, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&rt_state.lock);
 	return (cudaError_t)r;
+}
+
+/* Another thread may have reset the device since. */
+static bool rt_is_stale(CUcontext context)
+{
+	return context == rt_own_context &&
+	       context != __atomic_load_n(&rt_state.context, __ATOMIC_ACQUIRE);
 }
 
 cudaError_t gp_rt_enter(void)
@@ -77,16 +87,20 @@ cudaError_t gp_rt_enter(void)
 		return e;
 	/* A context that the program made current itself is the one to use. */
 	e = (cudaError_t)gp_rt.cuCtxGetCurrent(&context);
-	if (e || context)
+	if (e || (context && !rt_is_stale(context)))
 		return e;
 	e = rt_retain(&context);
-	return e ? e : (cudaError_t)gp_rt.cuCtxSetCurrent(context);
+	if (!e)
+		e = (cudaError_t)gp_rt.cuCtxSetCurrent(context);
+	if (!e)
+		rt_own_context = context;
+	return e;
 }
 
 void gp_rt_forget_context(void)
 {
 	pthread_mutex_lock(&rt_state.lock);
-	rt_state.context = NULL;
+	__atomic_store_n(&rt_state.context, NULL, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&rt_state.lock);
 	gp_rt.cuCtxSetCurrent(NULL);
 }
