@@ -34,6 +34,9 @@ struct gp_proc {
 	bool away;   /* was told to release extents that are not back yet */
 	uint64_t movable_bytes, resident_bytes; /* each at most the device's total */
 	uint32_t n_extents;
+	/* An allocation was told to try again: its bytes are its own until it has them, or does
+	 * not. */
+	uint64_t granted_bytes, granted_from_bytes, granted_until_ns;
 
 	enum gp_proc_step step;
 	bool save_done;			      /* the mover said so, or failed */

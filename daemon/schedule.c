@@ -16,6 +16,8 @@
  * look again at this interval.
  */
 #define SCHEDULE_RETRY_NS (250 * GP_NS_PER_MS)
+/* A granted allocation has its memory by then (64 GB take 0.15 s to create), or asks again. */
+#define SCHEDULE_GRANT_NS (2 * GP_NS_PER_SEC)
 /* A job that cannot be made a victim now. */
 #define SCHEDULE_REST_NS (5 * GP_NS_PER_SEC)
 
@@ -59,24 +61,37 @@ static struct gp_need *schedule_need_of(const struct gp_device *d, const struct 
 	return NULL;
 }
 
+/* What was granted to @proc and is not there yet. */
+static uint64_t schedule_granted(const struct gp_proc *proc, uint64_t now_ns)
+{
+	uint64_t target = proc->granted_from_bytes + proc->granted_bytes;
+
+	if (now_ns >= proc->granted_until_ns || proc->movable_bytes >= target)
+		return 0;
+	return target - proc->movable_bytes;
+}
+
 /*
- * Spoken for is what a started job declared and has not taken yet, and what one that is coming back
- * has not created yet.
+ * Spoken for is what a started job declared and has not taken yet, what one that is coming back has
+ * not created yet, and what was granted to an allocation.
  */
 static uint64_t schedule_promised(const struct gp_device *d)
 {
-	uint64_t sum = 0;
+	uint64_t sum = 0, now_ns = gp_now_ns();
 
 	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
-		uint64_t has = gp_job_device_bytes(job);
+		uint64_t has = gp_job_device_bytes(job), granted = 0;
 
 		if (job->device != d)
 			continue;
+		gp_list_for_each(proc, &job->procs, struct gp_proc, node)
+			granted += schedule_granted(proc, now_ns);
 		if (job->state == GP_JOB_RESTORING && !job->cancelling)
 			sum += gp_job_released_bytes(job);
 		if ((job->state == GP_JOB_STARTING || job->state == GP_JOB_RUNNING) &&
-		    job->mem_bytes > has)
-			sum += job->mem_bytes - has;
+		    job->mem_bytes > has + granted)
+			sum += job->mem_bytes - has - granted;
+		sum += granted;
 	}
 	return sum;
 }
@@ -128,6 +143,16 @@ static bool schedule_memory_is_moving(const struct gp_device *d)
 	return false;
 }
 
+static void schedule_grant(const struct gp_need *need)
+{
+	struct gp_proc *proc = need->proc;
+
+	proc->granted_bytes = need->msg.need.bytes;
+	proc->granted_from_bytes = proc->movable_bytes;
+	proc->granted_until_ns = gp_now_ns() + SCHEDULE_GRANT_NS;
+	gp_peer_send_ok(proc->peer, &need->msg);
+}
+
 static void schedule_answer_need(struct gp_need *need, int code)
 {
 	char text[32];
@@ -137,7 +162,7 @@ static void schedule_answer_need(struct gp_need *need, int code)
 				   "no job of lower priority can make room for %s",
 				   gp_size_format(need->msg.need.bytes, text, sizeof(text)));
 	else
-		gp_peer_send_ok(need->proc->peer, &need->msg);
+		schedule_grant(need);
 	gp_list_del(&need->node);
 	free(need);
 }
@@ -258,6 +283,7 @@ void gp_schedule_add_need(struct gp_proc *proc, const struct gp_wire_msg *msg)
 		free(need);
 		return;
 	}
+	proc->granted_until_ns = 0; /* what it was granted before did not do */
 	need->proc = proc;
 	need->msg = *msg;
 	need->since_ns = gp_now_ns();
