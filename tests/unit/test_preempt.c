@@ -698,6 +698,34 @@ static void test_need_when_its_job_stands_still_then_waits(void)
 	end();
 }
 
+static void test_need_when_granted_then_its_bytes_are_nobody_elses_until_taken(void)
+{
+	struct gp_wire_msg m;
+	struct gp_job *next_job;
+
+	begin();
+	say_need(shim, 900 * MIB);
+	say_free(GIB); /* asked for before the need came */
+	say_free(GIB);
+	expect(shim, GP_WIRE_OK, &m);
+	next_job = gp_job_new(&d, "next", d.uid, 0, 512 * MIB);
+	gp_job_set_state(next_job, GP_JOB_QUEUED, "test");
+	for (int i = 0; i < 4; i++) {
+		gp_schedule_want(&d);
+		say_free(GIB);
+	}
+	CHECK_EQ(next_job->state, GP_JOB_QUEUED);
+	gp_wire_init(&m, GP_WIRE_MEMORY);
+	m.memory = (struct gp_wire_memory){ .movable_bytes = 904 * MIB, .n_extents = 3 };
+	send_to(shim, &m);
+	for (int i = 0; i < 4; i++) {
+		gp_schedule_want(&d);
+		say_free(GIB);
+	}
+	CHECK(next_job->state != GP_JOB_QUEUED); /* taken: what is free now is free */
+	end();
+}
+
 static void test_memory_when_a_process_lies_then_no_more_than_the_device(void)
 {
 	struct gp_wire_msg m;
@@ -754,6 +782,7 @@ int main(void)
 	test_job_when_it_may_be_frozen_since_a_restart_then_killed_later();
 	test_need_when_reading_is_older_than_it_then_read_again_before_it_is_refused();
 	test_need_when_its_job_stands_still_then_waits();
+	test_need_when_granted_then_its_bytes_are_nobody_elses_until_taken();
 	test_memory_when_a_process_lies_then_no_more_than_the_device();
 	test_list_when_longer_than_a_queue_then_complete();
 	CHECK_EQ(rmdir(folder), 0);
