@@ -38,26 +38,17 @@ static void channel_list_append(struct gp_channel_list *list, const struct gp_ch
 	list->n += more->n;
 }
 
-/* As gp_rm_set_disabled wants it: whole groups next to each other. */
-static int channel_compare(const void *a, const void *b)
-{
-	const struct gp_rm_channel *x = a, *y = b;
-
-	if (x->client != y->client)
-		return x->client < y->client ? -1 : 1;
-	if (x->group != y->group)
-		return x->group < y->group ? -1 : 1;
-	return x->channel < y->channel ? -1 : x->channel > y->channel;
-}
-
+/* As gp_rm_set_disabled wants it, each channel once. */
 static void channel_list_sort(struct gp_channel_list *list)
 {
 	size_t kept = 0;
 
-	if (list->n)
-		qsort(list->entries, list->n, sizeof(*list->entries), channel_compare);
+	gp_rm_channels_sort(list->entries, list->n);
 	for (size_t i = 0; i < list->n; i++) {
-		if (kept && channel_compare(&list->entries[kept - 1], &list->entries[i]) == 0)
+		const struct gp_rm_channel *last = kept ? &list->entries[kept - 1] : NULL;
+
+		if (last && last->client == list->entries[i].client &&
+		    last->channel == list->entries[i].channel)
 			continue;
 		list->entries[kept++] = list->entries[i];
 	}

@@ -211,6 +211,12 @@ static int watch_compare(const void *a, const void *b)
 	return x->channel < y->channel ? -1 : x->channel > y->channel;
 }
 
+void gp_rm_channels_sort(struct gp_rm_channel *channels, size_t n)
+{
+	if (n)
+		qsort(channels, n, sizeof(*channels), watch_compare);
+}
+
 void gp_rm_watch_channels(struct gp_rm_watch *w, struct gp_rm_channel *channels, size_t capacity,
 			  size_t *ret_n, uint64_t *ret_generation, bool *ret_complete)
 {
@@ -229,8 +235,7 @@ void gp_rm_watch_channels(struct gp_rm_watch *w, struct gp_rm_channel *channels,
 	*ret_generation = w->generation;
 	*ret_complete = w->complete;
 	pthread_mutex_unlock(&w->lock);
-	if (n)
-		qsort(channels, n, sizeof(*channels), watch_compare);
+	gp_rm_channels_sort(channels, n);
 }
 
 int gp_rm_watch_subdevice(struct gp_rm_watch *w, struct gp_rm_subdevice *ret_sub,

@@ -53,6 +53,9 @@ void gp_rm_watch_channels(struct gp_rm_watch *watch, struct gp_rm_channel *chann
 			  size_t capacity, size_t *ret_n, uint64_t *ret_generation,
 			  bool *ret_complete);
 
+/* Puts the channels of a group next to each other, as gp_rm_set_disabled wants them. */
+void gp_rm_channels_sort(struct gp_rm_channel *channels, size_t n);
+
 /* The newest subdevice of a client that owns channels (else the newest); -ENODEV if none. */
 gp_must_check int gp_rm_watch_subdevice(struct gp_rm_watch *watch, struct gp_rm_subdevice *ret_sub,
 					struct gp_err *err);
