@@ -142,6 +142,8 @@ void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 		break;
 	case GP_WIRE_MEMORY:
 		gp_proc_set_movable(proc, msg->memory.movable_bytes);
+		if (proc->movable_bytes >= proc->granted_from_bytes + proc->granted_bytes)
+			proc->n_grants = 0; /* it was of use */
 		proc->resident_bytes = proc_at_most(msg->memory.resident_bytes, proc);
 		proc->n_extents = msg->memory.n_extents;
 		gp_schedule_want(peer->daemon);

@@ -37,6 +37,7 @@ struct gp_proc {
 	/* An allocation was told to try again: its bytes are its own until it has them, or does
 	 * not. */
 	uint64_t granted_bytes, granted_from_bytes, granted_until_ns;
+	uint32_t n_grants; /* of these bytes, one after the other, that were of no use */
 
 	enum gp_proc_step step;
 	bool save_done;			      /* the mover said so, or failed */

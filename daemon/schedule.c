@@ -18,6 +18,8 @@
 #define SCHEDULE_RETRY_NS (250 * GP_NS_PER_MS)
 /* A granted allocation has its memory by then (64 GB take 0.15 s to create), or asks again. */
 #define SCHEDULE_GRANT_NS (2 * GP_NS_PER_SEC)
+/* What the driver reports as free need not all be allocatable: so often, then it is refused. */
+#define SCHEDULE_MAX_GRANTS 2
 /* A job that cannot be made a victim now. */
 #define SCHEDULE_REST_NS (5 * GP_NS_PER_SEC)
 
@@ -147,6 +149,10 @@ static void schedule_grant(const struct gp_need *need)
 {
 	struct gp_proc *proc = need->proc;
 
+	proc->n_grants = proc->granted_bytes == need->msg.need.bytes &&
+					 proc->granted_from_bytes == proc->movable_bytes
+				 ? proc->n_grants + 1
+				 : 1;
 	proc->granted_bytes = need->msg.need.bytes;
 	proc->granted_from_bytes = proc->movable_bytes;
 	proc->granted_until_ns = gp_now_ns() + SCHEDULE_GRANT_NS;
@@ -273,6 +279,7 @@ void gp_schedule_add_need(struct gp_proc *proc, const struct gp_wire_msg *msg)
 {
 	struct gp_device *d = proc->job->device;
 	struct gp_need *need = calloc(1, sizeof(*need));
+	uint64_t now_ns = gp_now_ns();
 	char a[32], b[32];
 
 	if (!need || msg->need.bytes > d->total_bytes) {
@@ -283,10 +290,19 @@ void gp_schedule_add_need(struct gp_proc *proc, const struct gp_wire_msg *msg)
 		free(need);
 		return;
 	}
+	if (now_ns < proc->granted_until_ns && msg->need.bytes == proc->granted_bytes &&
+	    proc->movable_bytes == proc->granted_from_bytes &&
+	    proc->n_grants >= SCHEDULE_MAX_GRANTS) {
+		gp_peer_send_error(proc->peer, msg, -ENOMEM,
+				   "the driver does not allocate %s, though as much is free",
+				   gp_size_format(msg->need.bytes, a, sizeof(a)));
+		free(need);
+		return;
+	}
 	proc->granted_until_ns = 0; /* what it was granted before did not do */
 	need->proc = proc;
 	need->msg = *msg;
-	need->since_ns = gp_now_ns();
+	need->since_ns = now_ns;
 	gp_list_init(&need->node);
 	gp_list_add_tail(&d->needs, &need->node);
 	gp_schedule_want(proc->job->daemon);

@@ -726,6 +726,27 @@ static void test_need_when_granted_then_its_bytes_are_nobody_elses_until_taken(v
 	end();
 }
 
+static void test_need_when_granted_twice_for_nothing_then_refused(void)
+{
+	struct gp_wire_msg m;
+
+	begin();
+	for (int i = 0; i < 2; i++) {
+		say_need(shim, 900 * MIB);
+		say_free(GIB); /* asked for before the need came */
+		say_free(GIB);
+		expect(shim, GP_WIRE_OK, &m);
+	}
+	say_need(shim, 900 * MIB);
+	expect(shim, GP_WIRE_ERROR, &m);
+	CHECK_EQ(m.error.code, -ENOMEM);
+	say_need(shim, 800 * MIB); /* another allocation */
+	say_free(GIB);
+	say_free(GIB);
+	expect(shim, GP_WIRE_OK, &m);
+	end();
+}
+
 static void test_memory_when_a_process_lies_then_no_more_than_the_device(void)
 {
 	struct gp_wire_msg m;
@@ -783,6 +804,7 @@ int main(void)
 	test_need_when_reading_is_older_than_it_then_read_again_before_it_is_refused();
 	test_need_when_its_job_stands_still_then_waits();
 	test_need_when_granted_then_its_bytes_are_nobody_elses_until_taken();
+	test_need_when_granted_twice_for_nothing_then_refused();
 	test_memory_when_a_process_lies_then_no_more_than_the_device();
 	test_list_when_longer_than_a_queue_then_complete();
 	CHECK_EQ(rmdir(folder), 0);
