@@ -7,7 +7,7 @@ from harness import Daemon, MIB, check, wait_until
 def test_high_priority_evicts_low_and_low_comes_back():
     with Daemon() as d:
         d.note_free()
-        low = d.program("fill", "--mb", "600", "--rounds", "25", options=("--name", "low"))
+        low = d.program("fill", "--mb", "600", "--rounds", "12", options=("--name", "low"))
         d.wait_memory(low, 600 * MIB)
         wait_until(lambda: "running" in d.logs(low), "the long kernel")
         high = d.program("urgent", "--mb", "500", options=("--priority", "10", "--mem", "500M"))
@@ -22,7 +22,7 @@ def test_allocation_over_what_is_free_evicts_lower_priority():
     """No --mem: the need shows only when the program allocates."""
     with Daemon() as d:
         d.note_free()
-        low = d.program("fill", "--mb", "600", "--rounds", "25")
+        low = d.program("fill", "--mb", "600", "--rounds", "12")
         d.wait_memory(low, 600 * MIB)
         high = d.program("urgent", "--mb", "500", options=("--priority", "10"))
         check(d.wait(high) == 0, "urgent failed: " + d.logs(high))

@@ -4,7 +4,7 @@ import harness
 from harness import Daemon, MIB, check, wait_until
 
 
-def running_fill(d, mb, rounds=25):
+def running_fill(d, mb, rounds=10):
     """Its chunks are all different and none is zero, from before the long kernel begins."""
     ident = d.program("fill", "--mb", str(mb), "--rounds", str(rounds), "--unique", "1")
     d.wait_memory(ident, mb * MIB)
@@ -41,7 +41,7 @@ def test_allocation_of_several_extents():
     """Over 1 GiB in one allocation: several extents, given back one by one, one range to the program."""
     with Daemon(memory="2G", arena="1300M") as d:
         d.note_free()
-        ident = running_fill(d, 1100, 8)
+        ident = running_fill(d, 1100, 4)
         report = d.json("preempt", str(ident))["report"]
         check(report["total_bytes"] >= 1100 * MIB, str(report))
         check(d.job(ident)["device_bytes"] == 0, "memory left on the device")
