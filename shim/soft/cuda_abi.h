@@ -10,7 +10,9 @@
 #endif
 #pragma GCC visibility push(default)
 #include <cuda.h>
-#include <cudaProfiler.h>
+/* cudaProfiler.h, which not every toolkit's packages bring along. */
+CUresult CUDAAPI cuProfilerStart(void);
+CUresult CUDAAPI cuProfilerStop(void);
 #pragma GCC visibility pop
 
 #define GP_SOFT_VERSION 13000 /* CUDA 13.0 */

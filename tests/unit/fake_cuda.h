@@ -3,7 +3,9 @@
 #define GP_TESTS_UNIT_FAKE_CUDA_H
 /* What a test may ask the fake driver. */
 #include <cuda.h>
-#include <cudaProfiler.h>
+
+/* cudaProfiler.h, which not every toolkit's packages bring along. */
+CUresult cuProfilerStart(void);
 
 /* Calls of cuCtxSynchronize, and mappings that exist. */
 int fake_n_synchronised(void);
