@@ -142,15 +142,15 @@ static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_rea
 	d->ready = true;
 	d->was_ready = true;
 	d->ready_ns = gp_now_ns();
-	d->total_bytes = ready->total_bytes;
-	d->free_bytes = ready->free_bytes;
+	d->meminfo.total_bytes = ready->total_bytes;
+	d->meminfo.free_bytes = ready->free_bytes;
 	d->meminfo.arena_bytes = ready->arena_bytes;
 	d->meminfo.swap_bytes = ready->swap_bytes;
 	d->meminfo_pending = d->meminfo_stale = d->meminfo_again = false;
 	gp_wire_text(d->name, sizeof(d->name), ready->name);
 	gp_log(GP_LOG_INFO, "device_ready",
 	       "device=%u name=\"%s\" memory=\"%s\" arena=\"%s\" freeze=%s", d->ordinal, d->name,
-	       gp_size_format(d->total_bytes, total, sizeof(total)),
+	       gp_size_format(d->meminfo.total_bytes, total, sizeof(total)),
 	       gp_size_format(ready->arena_bytes, arena, sizeof(arena)),
 	       ready->can_freeze ? "yes" : "no");
 	if (gp_device_all_ready(d->daemon))
@@ -169,8 +169,6 @@ static void device_meminfo(struct gp_device *d, const struct gp_wire_meminfo *me
 	bool again = d->meminfo_stale && !d->meminfo_again;
 
 	d->meminfo = *meminfo;
-	d->free_bytes = meminfo->free_bytes;
-	d->total_bytes = meminfo->total_bytes;
 	if (d->meminfo_stale)
 		gp_schedule_want(d->daemon);
 	d->meminfo_pending = d->meminfo_stale = false;

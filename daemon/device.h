@@ -20,7 +20,6 @@ struct gp_device {
 	uint32_t n_restarts; /* since one was ready for a while */
 	uint64_t ready_ns;   /* since when the mover serves; 0 = it does not */
 
-	uint64_t total_bytes, free_bytes;
 	bool meminfo_pending;
 	bool meminfo_stale; /* asked for before something changed: read again before deciding */
 	bool meminfo_again; /* that is the second reading: decide, whatever changed since */

@@ -59,17 +59,6 @@ int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp
 	return 0;
 }
 
-struct gp_proc *gp_proc_find(struct gp_daemon *daemon, uint32_t id)
-{
-	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
-		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-			if (proc->id == id)
-				return proc;
-		}
-	}
-	return NULL;
-}
-
 /* Ties shim and mover together; each gets one end and the daemon keeps none. */
 static void proc_link(struct gp_proc *proc)
 {
@@ -105,7 +94,9 @@ void gp_proc_link_all(struct gp_device *device)
 
 static uint64_t proc_at_most(uint64_t bytes, const struct gp_proc *proc)
 {
-	return bytes < proc->job->device->total_bytes ? bytes : proc->job->device->total_bytes;
+	return bytes < proc->job->device->meminfo.total_bytes
+		       ? bytes
+		       : proc->job->device->meminfo.total_bytes;
 }
 
 void gp_proc_set_movable(struct gp_proc *proc, uint64_t bytes)

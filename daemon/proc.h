@@ -55,6 +55,5 @@ void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg);
 void gp_proc_link_all(struct gp_device *device);
 /* The connection ended: so did the process, or it goes on without us. */
 void gp_proc_gone(struct gp_proc *proc);
-struct gp_proc *gp_proc_find(struct gp_daemon *daemon, uint32_t id);
 
 #endif

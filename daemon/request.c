@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/request.h"
 
-#include "base/log.h"
 #include "base/size.h"
-#include "base/time.h"
 #include "daemon/device.h"
 #include "daemon/job.h"
 #include "daemon/preempt.h"
 #include "daemon/schedule.h"
-#include "daemon/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #define REQUEST_MAX_PRIORITY 1000
@@ -51,8 +47,8 @@ static uint64_t request_largest_device(const struct gp_daemon *daemon)
 	uint64_t largest = 0;
 
 	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
-		if (d->total_bytes > largest)
-			largest = d->total_bytes;
+		if (d->meminfo.total_bytes > largest)
+			largest = d->meminfo.total_bytes;
 	}
 	return largest;
 }
@@ -167,8 +163,8 @@ static void request_devices(struct gp_peer *peer, const struct gp_wire_msg *msg)
 		reply.device = (struct gp_wire_device){
 			.ordinal = d->ordinal,
 			.ready = d->ready,
-			.total_bytes = d->total_bytes,
-			.free_bytes = d->free_bytes,
+			.total_bytes = d->meminfo.total_bytes,
+			.free_bytes = d->meminfo.free_bytes,
 			.arena_bytes = d->meminfo.arena_bytes,
 			.arena_used_bytes = d->meminfo.arena_used_bytes,
 			.swap_bytes = d->meminfo.swap_bytes,

@@ -241,8 +241,9 @@ void gp_schedule_decide(struct gp_device *d)
 	bool waiting = false;
 	struct gp_policy_view view = {
 		.now_ns = gp_now_ns(),
-		.total_bytes = d->total_bytes,
-		.free_bytes = d->free_bytes > promised ? d->free_bytes - promised : 0,
+		.total_bytes = d->meminfo.total_bytes,
+		.free_bytes =
+			d->meminfo.free_bytes > promised ? d->meminfo.free_bytes - promised : 0,
 		.jobs = jobs,
 	};
 	struct gp_err err;
@@ -282,11 +283,11 @@ void gp_schedule_add_need(struct gp_proc *proc, const struct gp_wire_msg *msg)
 	uint64_t now_ns = gp_now_ns();
 	char a[32], b[32];
 
-	if (!need || msg->need.bytes > d->total_bytes) {
+	if (!need || msg->need.bytes > d->meminfo.total_bytes) {
 		gp_peer_send_error(proc->peer, msg, -ENOMEM,
 				   "an allocation of %s on a device of %s",
 				   gp_size_format(msg->need.bytes, a, sizeof(a)),
-				   gp_size_format(d->total_bytes, b, sizeof(b)));
+				   gp_size_format(d->meminfo.total_bytes, b, sizeof(b)));
 		free(need);
 		return;
 	}

@@ -143,7 +143,4 @@ void gp_ptx_arena_free(struct gp_ptx_arena *arena);
 /* Computes shared layout, register counts and the rest of the kernel's info. -ENOMEM. */
 gp_must_check int gp_ptx_kernel_finish(struct gp_ptx_module *module, struct gp_ptx_kernel *kernel);
 
-/* True if the @suffix is one of the dotted parts of @name ("ld.global.nc", "nc"). */
-bool gp_ptx_has_part(const char *name, const char *part);
-
 #endif

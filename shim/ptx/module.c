@@ -58,16 +58,6 @@ void gp_ptx_arena_free(struct gp_ptx_arena *arena)
 	}
 }
 
-bool gp_ptx_has_part(const char *name, const char *part)
-{
-	size_t len = strlen(part);
-
-	for (const char *p = strchr(name, '.'); p; p = strchr(p + 1, '.'))
-		if (!strncmp(p + 1, part, len) && (p[1 + len] == '.' || p[1 + len] == '\0'))
-			return true;
-	return false;
-}
-
 /* What one walk over a kernel's call graph collects. */
 struct walk {
 	struct gp_ptx_module *module;
