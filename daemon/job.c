@@ -108,8 +108,13 @@ bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint3
 	return n_args > 0 && n_strings == (uint64_t)n_args + n_env + 1;
 }
 
-static void job_store(const struct gp_job *job)
+/*
+ * The command and environment do not change, and can be a MiB: written until the job has started,
+ * and not with every step of a preemption.
+ */
+static void job_store(const struct gp_job *job, enum gp_job_state old)
 {
+	bool with_blob = !old || old == GP_JOB_QUEUED;
 	const struct gp_store_job s = {
 		.id = job->id,
 		.state = job->state,
@@ -126,8 +131,8 @@ static void job_store(const struct gp_job *job)
 		.adopted = job->adopted,
 		.name = job->name,
 		.cause = job->cause,
-		.blob = job->blob,
-		.blob_bytes = job->blob_bytes,
+		.blob = with_blob ? job->blob : NULL,
+		.blob_bytes = with_blob ? job->blob_bytes : 0,
 	};
 
 	gp_store_put_job(job->daemon->store, &s);
@@ -159,7 +164,7 @@ static void job_set_state_va(struct gp_job *job, enum gp_job_state state, const 
 	       job->name, old ? gp_job_state_name(old) : "none", gp_job_state_name(state),
 	       (double)event.duration_ns / GP_NS_PER_MS, job->cause);
 	gp_store_add_event(job->daemon->store, &event);
-	job_store(job);
+	job_store(job, old);
 }
 
 void gp_job_set_state(struct gp_job *job, enum gp_job_state state, const char *cause, ...)

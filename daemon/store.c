@@ -38,10 +38,17 @@ enum store_statement { STORE_PUT_JOB, STORE_ADD_EVENT, STORE_STATEMENTS_ };
 
 static const char *const store_sql[STORE_STATEMENTS_] = {
 	[STORE_PUT_JOB] =
-		"INSERT OR REPLACE INTO jobs (id, state, priority, uid, n_args, n_env,"
+		"INSERT INTO jobs (id, state, priority, uid, n_args, n_env,"
 		" exit_code, mem_bytes, submitted_ns, started_ns, ended_ns, n_preemptions,"
 		" adopted, name, cause, blob)"
-		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+		" ON CONFLICT (id) DO UPDATE SET state=excluded.state,"
+		" priority=excluded.priority, uid=excluded.uid, n_args=excluded.n_args,"
+		" n_env=excluded.n_env, exit_code=excluded.exit_code,"
+		" mem_bytes=excluded.mem_bytes, submitted_ns=excluded.submitted_ns,"
+		" started_ns=excluded.started_ns, ended_ns=excluded.ended_ns,"
+		" n_preemptions=excluded.n_preemptions, adopted=excluded.adopted,"
+		" name=excluded.name, cause=excluded.cause, blob=COALESCE(excluded.blob, blob)",
 	[STORE_ADD_EVENT] =
 		"INSERT INTO events (job, wallclock_ns, duration_ns, old_state, new_state,"
 		" cause, boot_id) VALUES (?,?,?,?,?,?,?)",
@@ -349,7 +356,7 @@ void gp_store_put_job(struct gp_store *store, const struct gp_store_job *job)
 	r->job = *job;
 	r->job.name = store_copy(&at, job->name, name);
 	r->job.cause = store_copy(&at, job->cause, cause);
-	r->job.blob = store_copy(&at, job->blob, job->blob_bytes);
+	r->job.blob = job->blob_bytes ? store_copy(&at, job->blob, job->blob_bytes) : NULL;
 	gp_list_add_tail(&store->pending, &r->node);
 }
 

@@ -53,7 +53,10 @@ gp_must_check int gp_store_load(struct gp_store *store,
 					    struct gp_err *err),
 				void *arg, struct gp_err *err);
 
-/* Queue a whole job row (insert or replace), or a line of history. Copied; never block. */
+/*
+ * Queue a job's row (insert or update; without a blob the stored one stays), or a line of history.
+ * Copied; never block.
+ */
 void gp_store_put_job(struct gp_store *store, const struct gp_store_job *job);
 void gp_store_add_event(struct gp_store *store, const struct gp_store_event *event);
 /* Hands what was queued since the last call to the writer, as one transaction. */

@@ -57,6 +57,8 @@ static void test_job_when_put_twice_then_last_is_kept(const char *path)
 	gp_store_add_event(store, &event);
 	gp_store_commit(store);
 	job.exit_code = 3;
+	job.blob = NULL; /* the stored one stays */
+	job.blob_bytes = 0;
 	gp_store_put_job(store, &job);
 	gp_store_close(store);
 	s = reopen(path, &store);
