@@ -60,78 +60,27 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
 	return r ? r : gp_stream_wait(stream);
 }
 
-CUresult CUDAAPI cuStreamGetPriority(CUstream handle, int *priority)
-{
-	struct gp_stream *stream;
-	CUresult r = gp_driver_enter_stream(handle, &stream);
+/* A call that answers one thing about a stream. */
+#define STREAM_GETTER(name, type, value)                                                           \
+	CUresult CUDAAPI name(CUstream handle, type *ret)                                          \
+	{                                                                                          \
+		struct gp_stream *stream;                                                          \
+		CUresult r = gp_driver_enter_stream(handle, &stream);                              \
+                                                                                                   \
+		if (!r && !ret)                                                                    \
+			r = CUDA_ERROR_INVALID_VALUE;                                              \
+		if (!r)                                                                            \
+			*ret = (value);                                                            \
+		return r;                                                                          \
+	}
 
-	if (!r && !priority)
-		r = CUDA_ERROR_INVALID_VALUE;
-	if (!r)
-		*priority = stream->priority;
-	return r;
-}
-
-CUresult CUDAAPI cuStreamGetFlags(CUstream handle, unsigned int *flags)
-{
-	struct gp_stream *stream;
-	CUresult r = gp_driver_enter_stream(handle, &stream);
-
-	if (!r && !flags)
-		r = CUDA_ERROR_INVALID_VALUE;
-	if (!r)
-		*flags = stream->flags;
-	return r;
-}
-
-CUresult CUDAAPI cuStreamGetId(CUstream handle, unsigned long long *id)
-{
-	struct gp_stream *stream;
-	CUresult r = gp_driver_enter_stream(handle, &stream);
-
-	if (!r && !id)
-		r = CUDA_ERROR_INVALID_VALUE;
-	if (!r)
-		*id = stream->id;
-	return r;
-}
-
-CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *pctx)
-{
-	struct gp_stream *stream;
-	CUresult r = gp_driver_enter_stream(handle, &stream);
-
-	if (!r && !pctx)
-		r = CUDA_ERROR_INVALID_VALUE;
-	if (!r)
-		*pctx = (CUcontext)stream->ctx;
-	return r;
-}
-
-CUresult CUDAAPI cuStreamGetDevice(CUstream handle, CUdevice *device)
-{
-	struct gp_stream *stream;
-	CUresult r = gp_driver_enter_stream(handle, &stream);
-
-	if (!r && !device)
-		r = CUDA_ERROR_INVALID_VALUE;
-	if (!r)
-		*device = 0;
-	return r;
-}
-
+STREAM_GETTER(cuStreamGetPriority, int, stream->priority)
+STREAM_GETTER(cuStreamGetFlags, unsigned int, stream->flags)
+STREAM_GETTER(cuStreamGetId, unsigned long long, stream->id)
+STREAM_GETTER(cuStreamGetCtx, CUcontext, (CUcontext)stream->ctx)
+STREAM_GETTER(cuStreamGetDevice, CUdevice, 0)
 /* There is no capture: graphs are not offered. */
-CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
-{
-	struct gp_stream *stream;
-	CUresult r = gp_driver_enter_stream(handle, &stream);
-
-	if (!r && !status)
-		r = CUDA_ERROR_INVALID_VALUE;
-	if (!r)
-		*status = CU_STREAM_CAPTURE_STATUS_NONE;
-	return r;
-}
+STREAM_GETTER(cuStreamIsCapturing, CUstreamCaptureStatus, CU_STREAM_CAPTURE_STATUS_NONE)
 
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {

@@ -4,13 +4,14 @@ import harness
 from harness import Daemon, MIB, check, wait_until
 
 
-def test_high_priority_evicts_low_and_low_comes_back():
+def urgent_beside_fill(*options):
+    """A job that does not fit beside one of lower priority: both end right, the other once evicted."""
     with Daemon() as d:
         d.note_free()
         low = d.program("fill", "--mb", "600", "--rounds", "12", options=("--name", "low"))
         d.wait_memory(low, 600 * MIB)
         wait_until(lambda: "running" in d.logs(low), "the long kernel")
-        high = d.program("urgent", "--mb", "500", options=("--priority", "10", "--mem", "500M"))
+        high = d.program("urgent", "--mb", "500", options=("--priority", "10", *options))
         check(d.wait(high) == 0, "urgent failed: " + d.logs(high))
         check(d.job(low)["n_preemptions"] == 1, "the low job was not preempted")
         check(d.wait(low) == 0, "the low job failed: " + d.logs(low))
@@ -18,17 +19,13 @@ def test_high_priority_evicts_low_and_low_comes_back():
         d.check_nothing_leaked()
 
 
+def test_high_priority_evicts_low_and_low_comes_back():
+    urgent_beside_fill("--mem", "500M")
+
+
 def test_allocation_over_what_is_free_evicts_lower_priority():
     """No --mem: the need shows only when the program allocates."""
-    with Daemon() as d:
-        d.note_free()
-        low = d.program("fill", "--mb", "600", "--rounds", "12")
-        d.wait_memory(low, 600 * MIB)
-        high = d.program("urgent", "--mb", "500", options=("--priority", "10"))
-        check(d.wait(high) == 0, "urgent failed: " + d.logs(high))
-        check(d.job(low)["n_preemptions"] == 1, "the low job was not preempted")
-        check(d.wait(low) == 0, "the low job failed: " + d.logs(low))
-        d.check_nothing_leaked()
+    urgent_beside_fill()
 
 
 def test_allocation_that_nobody_yields_to_is_refused():
