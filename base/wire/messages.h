@@ -49,6 +49,15 @@ enum gp_job_state {
 	GP_JOB_STATE_MAX_,
 };
 
+/* What a process says of its memory when it meets a new daemon; the worst of all its extents. */
+enum gp_resync_state {
+	GP_RESYNC_OPEN,	    /* not locked: it runs */
+	GP_RESYNC_LOCKED,   /* locked, maybe frozen, all memory in place */
+	GP_RESYNC_UNFILLED, /* frozen; mapped again, but nobody confirmed the bytes */
+	GP_RESYNC_AWAY,	    /* frozen; extents were released */
+	GP_RESYNC_SCRATCH,  /* frozen; mapped to scratch: it can only end */
+};
+
 enum gp_mid_kernel {
 	GP_MID_KERNEL_NO,      /* the compute context was idle or at a kernel boundary */
 	GP_MID_KERNEL_YES,     /* the driver's counters say that a running kernel was interrupted */
@@ -227,6 +236,24 @@ struct gp_wire_extents {
 	struct gp_wire_extent entries[GP_WIRE_MAX_EXTENTS];
 };
 
+struct gp_wire_resync {
+	uint32_t state; /* enum gp_resync_state */
+	uint32_t device;
+	uint32_t attached; /* has a context: wants a link */
+	uint32_t linked;   /* the other end of its link is still there */
+	uint32_t n_extents, n_released, n_unfilled;
+	uint32_t reserved;
+	uint64_t movable_bytes, released_bytes, resident_bytes;
+};
+
+struct gp_wire_ledger {
+	uint32_t n_extents; /* saved, whether or not the process still has them, too */
+	uint32_t linked;    /* the other end of its link is still there */
+	uint32_t known;	    /* its channel table is known */
+	uint32_t reserved;
+	uint64_t bytes; /* of these extents */
+};
+
 struct gp_wire_mover_ready {
 	uint64_t total_bytes, free_bytes;
 	uint64_t arena_bytes, swap_bytes;
@@ -321,13 +348,24 @@ struct gp_wire_meminfo {
 	/* D -> S: the saved bytes are given up: map scratch at every address; SCRATCHED */        \
 	X(SCRATCH, scratch, struct gp_wire_none)                                                   \
 	X(SCRATCHED, scratched, struct gp_wire_none)                                               \
+	/* D -> S after LOAD_DONE: the bytes are back in all that was created again; CONFIRMED.    \
+	 * From then on the process needs its saved copy no more */                                \
+	X(CONFIRM, confirm, struct gp_wire_none)                                                   \
+	X(CONFIRMED, confirmed, struct gp_wire_none)                                               \
+	/* S -> D, right after the WELCOME to a HELLO that named a proc: it was known to an        \
+	 * earlier daemon, and this is what became of it. D keeps the number */                    \
+	X(RESYNC, resync, struct gp_wire_resync)                                                   \
 	/* D -> S: end of LOCK; UNLOCKED */                                                        \
 	X(UNLOCK, unlock, struct gp_wire_none)                                                     \
 	X(UNLOCKED, unlocked, struct gp_wire_none)                                                 \
 	/* S -> M over the link; each answered by EXTENTS_ACK once its fds are taken */            \
 	X(EXTENTS, extents, struct gp_wire_extents)                                                \
 	X(EXTENTS_ACK, extents_ack, struct gp_wire_count)                                          \
-	/* M -> D once it can serve */                                                             \
+	/* M -> D before MOVER_READY, one for each process that it has a link to or saved bytes of \
+	 */                                                                                        \
+	X(LEDGER, ledger, struct gp_wire_ledger)                                                   \
+	/* M -> D once it can serve; +3 fds: arena, ledger and swap file, which D keeps for the    \
+	 * mover's successor */                                                                    \
 	X(MOVER_READY, mover_ready, struct gp_wire_mover_ready)                                    \
 	/* D -> M: all channels of these processes off / on; FROZEN / THAWED or ERROR (all on) */  \
 	X(FREEZE, freeze, struct gp_wire_procs)                                                    \

@@ -117,6 +117,10 @@ static bool wire_body_ok(const struct gp_wire_msg *m)
 	case GP_WIRE_FREEZE:
 	case GP_WIRE_THAW:
 		return m->freeze.n <= GP_WIRE_MAX_PROCS;
+	case GP_WIRE_RESYNC:
+		return m->resync.state <= GP_RESYNC_SCRATCH &&
+		       m->resync.n_released <= m->resync.n_extents &&
+		       m->resync.n_unfilled <= m->resync.n_extents;
 	case GP_WIRE_MOVER_READY:
 		return wire_terminated(m->mover_ready.name, sizeof(m->mover_ready.name));
 	default:
