@@ -295,22 +295,56 @@ static int wire_check_peer(int sock, const char *path, struct gp_err *err)
 			  path, (unsigned int)cred.uid);
 }
 
-static int wire_say_hello(int sock, uint32_t role, uint64_t job, uint32_t device,
-			  const char *program, struct gp_err *err)
+void gp_wire_init_hello(struct gp_wire_msg *m, uint32_t role, uint64_t job, const char *program)
 {
+	gp_wire_init(m, GP_WIRE_HELLO);
+	m->header.job = job;
+	m->hello.version_min = GP_WIRE_VERSION_MIN;
+	m->hello.version_max = GP_WIRE_VERSION;
+	m->hello.role = role;
+	gp_wire_text(m->hello.program, sizeof(m->hello.program), program);
+}
+
+/* @flags: SOCK_NONBLOCK or 0. */
+static int wire_dial(const char *path, const struct gp_wire_msg *hello, int flags,
+		     struct gp_err *err)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	gp_auto_fd int sock = -1;
+	int r;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return gp_err_set(err, -ENAMETOOLONG, "socket path %s is longer than %zu bytes",
+				  path, sizeof(addr.sun_path) - 1);
+	strcpy(addr.sun_path, path);
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+	if (sock < 0)
+		return gp_err_sys(err, -errno, "cannot create a socket");
+	if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+		return gp_err_sys(err, -errno, "cannot connect to %s", path);
+	r = wire_check_peer(sock, path, err);
+	if (r == 0)
+		r = gp_wire_send(sock, hello, NULL, 0, err);
+	return r < 0 ? r : gp_take_fd(&sock);
+}
+
+int gp_wire_dial(const char *path, const struct gp_wire_msg *hello, struct gp_err *err)
+{
+	return wire_dial(path, hello, SOCK_NONBLOCK, err);
+}
+
+int gp_wire_connect(const char *path, uint32_t role, uint64_t job, uint32_t device,
+		    const char *program, struct gp_err *err)
+{
+	gp_auto_fd int sock = -1;
 	struct gp_wire_msg m;
 	int r;
 
-	gp_wire_init(&m, GP_WIRE_HELLO);
-	m.header.job = job;
-	m.hello.version_min = GP_WIRE_VERSION_MIN;
-	m.hello.version_max = GP_WIRE_VERSION;
-	m.hello.role = role;
+	gp_wire_init_hello(&m, role, job, program);
 	m.hello.device = device;
-	gp_wire_text(m.hello.program, sizeof(m.hello.program), program);
-	r = gp_wire_send(sock, &m, NULL, 0, err);
-	if (r < 0)
-		return r;
+	sock = wire_dial(path, &m, 0, err);
+	if (sock < 0)
+		return sock;
 	r = gp_wire_recv(sock, &m, NULL, 0, NULL,
 			 role == GP_ROLE_CLI ? WIRE_CLI_HELLO_TIMEOUT_MS : WIRE_HELLO_TIMEOUT_MS,
 			 err);
@@ -321,30 +355,5 @@ static int wire_say_hello(int sock, uint32_t role, uint64_t job, uint32_t device
 	if (m.header.type != GP_WIRE_WELCOME)
 		return gp_err_set(err, -EPROTO, "expected WELCOME, got %s",
 				  gp_wire_name(m.header.type));
-	return 0;
-}
-
-int gp_wire_connect(const char *path, uint32_t role, uint64_t job, uint32_t device,
-		    const char *program, struct gp_err *err)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	gp_auto_fd int sock = -1;
-	int r;
-
-	if (strlen(path) >= sizeof(addr.sun_path))
-		return gp_err_set(err, -ENAMETOOLONG, "socket path %s is longer than %zu bytes",
-				  path, sizeof(addr.sun_path) - 1);
-	strcpy(addr.sun_path, path);
-	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (sock < 0)
-		return gp_err_sys(err, -errno, "cannot create a socket");
-	if (connect(sock, (const struct sockaddr *)&addr, sizeof(addr)) < 0)
-		return gp_err_sys(err, -errno, "cannot connect to %s", path);
-	r = wire_check_peer(sock, path, err);
-	if (r < 0)
-		return r;
-	r = wire_say_hello(sock, role, job, device, program, err);
-	if (r < 0)
-		return r;
 	return gp_take_fd(&sock);
 }

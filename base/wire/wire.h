@@ -44,6 +44,17 @@ gp_must_check int gp_wire_send(int sock, const struct gp_wire_msg *msg, const in
 gp_must_check int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_fds, size_t max_fds,
 			       size_t *ret_n_fds, int timeout_ms, struct gp_err *err);
 
+/* A HELLO as @role; @job 0 if none. */
+void gp_wire_init_hello(struct gp_wire_msg *msg, uint32_t role, uint64_t job, const char *program);
+
+/*
+ * Connects to the socket at @path without waiting and sends @hello; returns the socket
+ * (non-blocking, CLOEXEC), over which WELCOME or ERROR is to come. -EAGAIN: the daemon has too many
+ * connections waiting; -ECONNREFUSED, -ENOENT: no daemon.
+ */
+gp_must_check int gp_wire_dial(const char *path, const struct gp_wire_msg *hello,
+			       struct gp_err *err);
+
 /*
  * Connects to the socket at @path and says hello as @role; returns the connected socket (blocking,
  * CLOEXEC). Waits for the answer: at most 60 s as GP_ROLE_CLI (the daemon may be starting), else 5

@@ -5,9 +5,6 @@
 #include "base/wire/wire.h"
 
 #include <errno.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 void gp_link_init(struct gp_link *link, const char *path, uint64_t job)
 {
@@ -22,31 +19,14 @@ void gp_link_close(struct gp_link *link)
 
 int gp_link_open(struct gp_link *link, struct gp_err *err)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	gp_auto_fd int sock = -1;
 	struct gp_wire_msg hello;
-	int r;
+	int sock;
 
-	if (strlen(link->path) >= sizeof(addr.sun_path))
-		return gp_err_set(err, -ENAMETOOLONG, "socket path %s is longer than %zu bytes",
-				  link->path, sizeof(addr.sun_path) - 1);
-	strcpy(addr.sun_path, link->path);
-	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	gp_wire_init_hello(&hello, GP_ROLE_SUPERVISOR, link->job, "gpupres-run");
+	sock = gp_wire_dial(link->path, &hello, err);
 	if (sock < 0)
-		return gp_err_sys(err, -errno, "cannot create a socket");
-	/* A unix socket connects at once or not at all; -EAGAIN: the daemon's backlog is full. */
-	if (connect(sock, (const struct sockaddr *)&addr, sizeof(addr)) < 0)
-		return gp_err_sys(err, -errno, "cannot connect to %s", link->path);
-	gp_wire_init(&hello, GP_WIRE_HELLO);
-	hello.header.job = link->job;
-	hello.hello.version_min = GP_WIRE_VERSION_MIN;
-	hello.hello.version_max = GP_WIRE_VERSION;
-	hello.hello.role = GP_ROLE_SUPERVISOR;
-	gp_wire_text(hello.hello.program, sizeof(hello.hello.program), "gpupres-run");
-	r = gp_wire_send(sock, &hello, NULL, 0, err);
-	if (r < 0)
-		return r;
-	link->sock = gp_take_fd(&sock);
+		return sock;
+	link->sock = sock;
 	link->up = false;
 	link->greeted_ns = gp_now_ns();
 	return 0;
