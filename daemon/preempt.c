@@ -358,7 +358,8 @@ static bool preempt_waits(const struct gp_job *job)
 		return false;
 	case GP_PHASE_LOAD:
 		return preempt_any_in(job, GP_STEP_RECREATING) ||
-		       preempt_any_in(job, GP_STEP_LOADING);
+		       preempt_any_in(job, GP_STEP_LOADING) ||
+		       preempt_any_in(job, GP_STEP_CONFIRMING);
 	case GP_PHASE_SCRATCH:
 		return preempt_any_away(job);
 	case GP_PHASE_TABLES:
@@ -669,6 +670,8 @@ static enum gp_proc_step preempt_step_of(uint32_t type)
 		return GP_STEP_RECREATING;
 	case GP_WIRE_LOAD_DONE:
 		return GP_STEP_LOADING;
+	case GP_WIRE_CONFIRMED:
+		return GP_STEP_CONFIRMING;
 	case GP_WIRE_SCRATCHED:
 		return GP_STEP_SCRATCHING;
 	case GP_WIRE_UNLOCKED:
@@ -706,7 +709,9 @@ void gp_preempt_handle(struct gp_proc *proc, const struct gp_wire_msg *msg)
 		proc->step = GP_STEP_LOADING;
 		preempt_send_mover(proc, GP_WIRE_LOAD, msg->recreated.bytes, msg->recreated.n);
 		break;
+	case GP_WIRE_CONFIRMED:
 	case GP_WIRE_SCRATCHED:
+		/* Not before: whoever crashes until now, the bytes are still there. */
 		preempt_backed(proc);
 		preempt_send_mover(proc, GP_WIRE_DROP, 0, 0);
 		break;
@@ -773,10 +778,9 @@ static void preempt_proc_mover(struct gp_proc *proc, const struct gp_wire_msg *m
 		proc->save_done = true;
 		break;
 	case GP_WIRE_LOAD_DONE:
-		preempt_backed(proc);
 		if (msg->load_done.ns > job->report.load_ns)
 			job->report.load_ns = msg->load_done.ns;
-		preempt_send_mover(proc, GP_WIRE_DROP, 0, 0);
+		preempt_send(proc, GP_WIRE_CONFIRM, GP_STEP_CONFIRMING);
 		break;
 	case GP_WIRE_ERROR:
 		if (proc->step != GP_STEP_SAVING && proc->step != GP_STEP_LOADING)

@@ -147,6 +147,7 @@ void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 	case GP_WIRE_EXPORTED:
 	case GP_WIRE_RELEASED:
 	case GP_WIRE_RECREATED:
+	case GP_WIRE_CONFIRMED:
 	case GP_WIRE_SCRATCHED:
 	case GP_WIRE_UNLOCKED:
 	case GP_WIRE_ERROR:

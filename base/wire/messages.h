@@ -352,8 +352,8 @@ struct gp_wire_meminfo {
 	 * From then on the process needs its saved copy no more */                                \
 	X(CONFIRM, confirm, struct gp_wire_none)                                                   \
 	X(CONFIRMED, confirmed, struct gp_wire_none)                                               \
-	/* S -> D, right after the WELCOME to a HELLO that named a proc: it was known to an        \
-	 * earlier daemon, and this is what became of it. D keeps the number */                    \
+	/* S -> D, right after a HELLO that is not its first: it was known to an earlier daemon,   \
+	 * as the header's job and proc, and this is what became of it. D keeps the numbers */                      \
 	X(RESYNC, resync, struct gp_wire_resync)                                                   \
 	/* D -> S: end of LOCK; UNLOCKED */                                                        \
 	X(UNLOCK, unlock, struct gp_wire_none)                                                     \

@@ -22,6 +22,9 @@
 
 #define CONTROL_REPORT_NS	 (5 * GP_NS_PER_MS)
 #define CONTROL_THAW_GRACE_NS	 (10 * GP_NS_PER_SEC)
+#define CONTROL_DIAL_NS		 (200 * GP_NS_PER_MS) /* a daemon that is started again */
+#define CONTROL_DIAL_LATER_NS	 (1 * GP_NS_PER_SEC)  /* and one that was stopped */
+#define CONTROL_WELCOME_NS	 (5 * GP_NS_PER_SEC)
 #define CONTROL_THAW_RETRY_NS	 (1 * GP_NS_PER_SEC)
 #define CONTROL_SEND_TIMEOUT_S	 5
 #define CONTROL_STOP_TIMEOUT_S	 2
@@ -132,7 +135,7 @@ static uint64_t control_alloc_wait_ns(void)
 	return seconds * GP_NS_PER_SEC;
 }
 
-/* Lock held. Waits for the answer to @need, the loss of the daemon or the deadline. */
+/* Lock held. Waits for the answer to @need, the loss of all hope for one, or the deadline. */
 static void control_await(struct gp_control *c, const struct gp_need *need)
 {
 	struct timespec ts = { (time_t)(need->deadline_ns / GP_NS_PER_SEC),
@@ -141,7 +144,7 @@ static void control_await(struct gp_control *c, const struct gp_need *need)
 
 	/* A thread that is cancelled in here would leave @need in the list, and the lock taken. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	while (!need->answered && c->connected && r != ETIMEDOUT)
+	while (!need->answered && c->hopeful && r != ETIMEDOUT)
 		r = pthread_cond_timedwait(&c->answered, &c->lock, &ts);
 	pthread_setcancelstate(state, NULL);
 }
@@ -281,38 +284,146 @@ void gp_control_answer(struct gp_control *c, const struct gp_wire_msg *m)
 		       "error=\"%s\" effect=\"this program runs unmanaged\"", m->error.text);
 }
 
-/* Whoever waits for the daemon need not wait any longer. */
-static void control_disconnect(struct gp_control *c)
+static void control_set_hopeful(struct gp_control *c, bool hopeful)
 {
-	gp_close_fd(&c->sock);
-	gp_link_close(&c->to_mover);
-	/* Nobody is left to report to: a report that stays due would keep the thread spinning. */
-	c->memory_pending = c->channels_pending = false;
 	pthread_mutex_lock(&c->lock);
-	c->connected = false;
+	c->hopeful = hopeful;
 	pthread_cond_broadcast(&c->answered);
 	pthread_mutex_unlock(&c->lock);
 }
 
-static void control_lost(struct gp_control *c)
+/* All its memory is there, and is its own: it may run on. */
+static bool control_is_whole(void)
 {
 	struct gp_extents_summary s;
 
-	control_disconnect(c);
-	if (!c->locked) {
-		gp_log(GP_LOG_INFO, "daemon-lost", "effect=\"this program runs unmanaged\"");
-		return;
-	}
 	gp_extents_summary(&gp_shim.extents, &s);
-	if (s.n_released == 0 && !c->unrestored) {
-		c->thaw_ns = gp_now_ns() + CONTROL_THAW_GRACE_NS;
+	return !s.n_released && !s.n_unfilled && !s.n_scratch;
+}
+
+static void control_lost(struct gp_control *c)
+{
+	uint64_t now_ns = gp_now_ns();
+
+	gp_close_fd(&c->sock);
+	if (!c->up) {
+		c->step_ns = now_ns + (now_ns - c->lost_ns < CONTROL_THAW_GRACE_NS
+					       ? CONTROL_DIAL_NS
+					       : CONTROL_DIAL_LATER_NS);
 		return;
 	}
-	gp_log(GP_LOG_ERR, "daemon-lost",
-	       "extents=%u missing=%u effect=\"this program stands still: what was in the memory "
-	       "that was taken away is gone with the daemon\"",
-	       s.n, s.n_released);
-	gp_gate_abandon(&gp_shim.gate);
+	c->up = false;
+	c->lost_ns = now_ns;
+	c->step_ns = now_ns + CONTROL_DIAL_NS;
+	if (c->locked && control_is_whole())
+		c->thaw_ns = now_ns + CONTROL_THAW_GRACE_NS;
+	gp_log(c->locked ? GP_LOG_WARN : GP_LOG_INFO, "daemon-lost", "effect=\"%s\"",
+	       !c->locked   ? "this program runs unmanaged until one is back"
+	       : c->thaw_ns ? "this program is thawed if none is back within 10 s"
+			    : "this program waits for one, which has its memory");
+}
+
+static enum gp_resync_state control_state(const struct gp_control *c,
+					  const struct gp_extents_summary *s)
+{
+	if (s->n_scratch)
+		return GP_RESYNC_SCRATCH;
+	if (s->n_released)
+		return GP_RESYNC_AWAY;
+	if (s->n_unfilled)
+		return GP_RESYNC_UNFILLED;
+	return c->locked ? GP_RESYNC_LOCKED : GP_RESYNC_OPEN;
+}
+
+static bool control_send_resync(struct gp_control *c)
+{
+	struct pollfd link = { .fd = c->to_mover.fd };
+	struct gp_extents_summary s;
+	struct gp_wire_msg m;
+
+	gp_extents_summary(&gp_shim.extents, &s);
+	gp_wire_init(&m, GP_WIRE_RESYNC);
+	m.resync = (struct gp_wire_resync){
+		.state = control_state(c, &s),
+		.device = (uint32_t)(c->attach_cookie ? atomic_load(&c->device) : 0),
+		.attached = c->attach_cookie != 0,
+		.linked = link.fd >= 0 && poll(&link, 1, 0) >= 0 &&
+			  !(link.revents & (POLLHUP | POLLERR)),
+		.n_extents = s.n,
+		.n_released = s.n_released,
+		.n_unfilled = s.n_unfilled,
+		.movable_bytes = s.bytes,
+		.released_bytes = s.released_bytes,
+		.resident_bytes = gp_resident_bytes(&gp_shim.resident),
+	};
+	return gp_control_send(c, &m);
+}
+
+static int control_keep_socket(struct gp_control *c, int sock)
+{
+	const struct timeval send_timeout = { .tv_sec = CONTROL_SEND_TIMEOUT_S };
+	int high = fcntl(sock, F_DUPFD_CLOEXEC, CONTROL_FD_FLOOR);
+
+	if (high >= 0)
+		close(sock);
+	c->sock = high >= 0 ? high : sock;
+	(void)setsockopt(c->sock, SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof(send_timeout));
+	return fcntl(c->sock, F_SETFL, 0);
+}
+
+/*
+ * What it says stays true until the welcome: nothing is changed but by the daemon's orders, and the
+ * thaw of our own waits for the outcome.
+ */
+static void control_dial(struct gp_control *c)
+{
+	struct gp_wire_msg hello;
+	int sock;
+
+	gp_wire_init_hello(&hello, GP_ROLE_SHIM, c->job, program_invocation_short_name);
+	hello.header.proc = c->proc;
+	hello.header.epoch = c->epoch;
+	sock = gp_wire_dial(c->path, &hello, NULL);
+	if (sock >= 0 && control_keep_socket(c, sock) == 0 && control_send_resync(c)) {
+		c->step_ns = gp_now_ns() + CONTROL_WELCOME_NS;
+		return;
+	}
+	control_lost(c);
+}
+
+/* What waits for an answer, and what the last daemon may not have heard, is said again. */
+static bool control_welcomed(struct gp_control *c)
+{
+	c->up = true;
+	c->thaw_ns = 0;
+	gp_log(GP_LOG_INFO, "daemon-back", "lost_ms=%llu",
+	       (unsigned long long)((gp_now_ns() - c->lost_ns) / GP_NS_PER_MS));
+	c->reported = (struct gp_wire_memory){ 0 };
+	c->memory_pending = c->channels_pending = true;
+	gp_shim.freeze.loaded = false;
+	control_set_hopeful(c, true);
+	pthread_mutex_lock(&c->lock);
+	gp_list_for_each(need, &c->needs, struct gp_need, link) {
+		need->sent = false;
+	}
+	pthread_mutex_unlock(&c->lock);
+	/* Its first context may have come meanwhile. */
+	if (!c->attach_cookie && atomic_load(&c->context) && !control_send_attach(c))
+		return false;
+	return control_send_needs(c);
+}
+
+/* A locked process goes on asking: it can do nothing else. */
+static bool control_refused(struct gp_control *c, const struct gp_wire_msg *m)
+{
+	gp_log(GP_LOG_WARN, "refused", "error=\"%s\" effect=\"this program %s\"", m->error.text,
+	       c->locked ? "stands still and asks again" : "runs unmanaged");
+	if (!c->locked) {
+		c->unmanaged = true;
+		control_set_hopeful(c, false);
+	}
+	c->lost_ns = 0; /* asks at the slow pace */
+	return false;
 }
 
 /* The daemon died while this process was frozen with all its memory. */
@@ -326,7 +437,7 @@ static void control_thaw(struct gp_control *c)
 		return;
 	}
 	gp_log(GP_LOG_WARN, "thawed",
-	       "cause=\"daemon lost\" effect=\"this program runs unmanaged\"");
+	       "cause=\"daemon lost\" effect=\"this program runs unmanaged until one is back\"");
 	c->thaw_ns = 0;
 	c->locked = false;
 	gp_interpose_hold(false);
@@ -345,22 +456,23 @@ static bool control_take_notes(struct gp_control *c)
 	if (notes & CONTROL_NOTE_CONTEXT) {
 		c->memory_pending = c->channels_pending = true;
 		(void)GP_DRIVER(cuCtxSetCurrent)(atomic_load(&c->context));
-		if (!c->attach_cookie && !control_send_attach(c))
+		if (c->up && !c->attach_cookie && !control_send_attach(c))
 			return false;
 	}
-	return !(notes & CONTROL_NOTE_NEED) || control_send_needs(c);
+	return !c->up || !(notes & CONTROL_NOTE_NEED) || control_send_needs(c);
 }
 
 static uint64_t control_report_due(const struct gp_control *c)
 {
-	return c->memory_pending || c->channels_pending ? c->memory_reported_ns + CONTROL_REPORT_NS
-							: 0;
+	return c->up && c->attach_cookie && (c->memory_pending || c->channels_pending)
+		       ? c->memory_reported_ns + CONTROL_REPORT_NS
+		       : 0;
 }
 
 /* What changed since the last report, once the process has a context. */
 static bool control_report(struct gp_control *c)
 {
-	if (!control_report_due(c) || gp_now_ns() < control_report_due(c) || !c->attach_cookie)
+	if (!control_report_due(c) || gp_now_ns() < control_report_due(c))
 		return true;
 	c->memory_reported_ns = gp_now_ns();
 	c->memory_pending = c->channels_pending = false;
@@ -380,7 +492,15 @@ static bool control_receive(struct gp_control *c)
 		return true;
 	if (r == -EBADMSG)
 		gp_log(GP_LOG_WARN, "bad-message", "error=\"%s\"", err.msg);
-	return r == 0 && gp_serve(c, &m, n_fds ? fd : -1);
+	if (r < 0)
+		return false;
+	if (c->up)
+		return gp_serve(c, &m, n_fds ? fd : -1);
+	if (n_fds)
+		close(fd);
+	return m.header.type == GP_WIRE_WELCOME ? control_welcomed(c)
+	       : m.header.type == GP_WIRE_ERROR ? control_refused(c, &m)
+						: false;
 }
 
 static bool control_step_link(struct gp_control *c, bool readable)
@@ -394,12 +514,13 @@ static bool control_step_link(struct gp_control *c, bool readable)
 			   &(struct gp_wire_msg){ .header = c->to_mover.request });
 	m.error.code = err.code;
 	gp_wire_text(m.error.text, sizeof(m.error.text), err.msg);
-	return gp_control_send(c, &m);
+	return !c->up || gp_control_send(c, &m);
 }
 
 static int control_timeout_ms(const struct gp_control *c)
 {
-	const uint64_t dues[] = { c->thaw_ns, c->attach_cookie ? control_report_due(c) : 0,
+	const uint64_t dues[] = { c->sock < 0 ? c->thaw_ns : 0,
+				  c->up || c->unmanaged ? 0 : c->step_ns, control_report_due(c),
 				  gp_link_deadline(&c->to_mover) };
 	uint64_t now = gp_now_ns(), due = UINT64_MAX;
 
@@ -421,6 +542,24 @@ static void control_drain_wake(const struct gp_control *c)
 	/* EAGAIN: nobody wrote. */
 	if (read(c->wake, &count, sizeof(count)) < 0)
 		return;
+}
+
+/* What is due while no daemon has welcomed us. */
+static void control_step_lost(struct gp_control *c)
+{
+	uint64_t now_ns = gp_now_ns();
+
+	if (c->sock >= 0) {
+		if (now_ns >= c->step_ns)
+			control_lost(c);
+		return;
+	}
+	if (c->thaw_ns && now_ns >= c->thaw_ns)
+		control_thaw(c);
+	if (c->hopeful && now_ns - c->lost_ns >= CONTROL_THAW_GRACE_NS)
+		control_set_hopeful(c, false);
+	if (!c->unmanaged && now_ns >= c->step_ns)
+		control_dial(c);
 }
 
 /* One round of service; false: the connection is lost. */
@@ -464,11 +603,11 @@ static void *control_main(void *arg)
 		if (fds[0].revents)
 			control_drain_wake(c);
 		pthread_mutex_lock(&c->serving);
-		if (!c->stopped && c->sock >= 0 && !control_turn(c, fds))
+		if (!c->stopped && !control_turn(c, fds))
 			control_lost(c);
-		if (!c->stopped && c->thaw_ns && gp_now_ns() >= c->thaw_ns)
-			control_thaw(c);
-		done = c->stopped || (c->sock < 0 && !c->locked);
+		if (!c->stopped && !c->up)
+			control_step_lost(c);
+		done = c->stopped || (c->unmanaged && !c->locked);
 		pthread_mutex_unlock(&c->serving);
 		if (done)
 			return NULL;
@@ -505,24 +644,18 @@ static int control_socket_path(char *buf, size_t buf_bytes, struct gp_err *err)
 
 static int control_connect(struct gp_control *c, struct gp_err *err)
 {
-	const struct timeval send_timeout = { .tv_sec = CONTROL_SEND_TIMEOUT_S };
 	const char *job = getenv("GPUPRES_JOB");
-	char path[PATH_MAX];
-	int r, high;
+	int r;
 
 	c->job = job ? strtoull(job, NULL, 10) : 0;
-	r = control_socket_path(path, sizeof(path), err);
+	r = control_socket_path(c->path, sizeof(c->path), err);
 	if (r < 0)
 		return r;
-	r = gp_wire_connect(path, GP_ROLE_SHIM, c->job, 0, program_invocation_short_name, err);
+	r = gp_wire_connect(c->path, GP_ROLE_SHIM, c->job, 0, program_invocation_short_name, err);
 	if (r < 0)
 		return r;
-	high = fcntl(r, F_DUPFD_CLOEXEC, CONTROL_FD_FLOOR);
-	if (high >= 0)
-		close(r);
-	c->sock = high >= 0 ? high : r;
-	(void)setsockopt(c->sock, SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof(send_timeout));
-	return 0;
+	c->up = true;
+	return control_keep_socket(c, r);
 }
 
 static int control_spawn(struct gp_control *c, struct gp_err *err)
@@ -533,7 +666,7 @@ static int control_spawn(struct gp_control *c, struct gp_err *err)
 	c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (c->wake < 0)
 		return gp_err_sys(err, -errno, "cannot make an eventfd");
-	c->connected = true;
+	c->hopeful = true;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	r = pthread_create(&c->thread, NULL, control_main, c);
@@ -570,13 +703,12 @@ void gp_control_stop(struct gp_control *c)
 	bool locked;
 
 	do {
-		gp_gate_pass_to_exit(&gp_shim.gate);
+		gp_gate_pass(&gp_shim.gate);
 		clock_gettime(CLOCK_REALTIME, &deadline);
 		deadline.tv_sec += CONTROL_STOP_TIMEOUT_S;
 		if (pthread_mutex_timedlock(&c->serving, &deadline))
 			return;
-		/* Locked again in between, unless nobody will ever unlock it. */
-		locked = c->locked && (c->connected || c->thaw_ns);
+		locked = c->locked; /* again, in between */
 		c->stopped = !locked;
 		pthread_mutex_unlock(&c->serving);
 	} while (locked);

@@ -7,9 +7,11 @@
  *
  * State, seen by the control thread:
  *   open -> locked [LOCK]; locked -> open [UNLOCK, or its own thaw after the daemon is lost]
- *   any -> lost [the connection ended]: open goes on unmanaged; locked with its memory thaws itself
- *   after a grace; locked without memory, or with memory whose bytes may not be back, stays so:
- *   only the daemon can bring them back.
+ *
+ * The connection: up -> lost [it ended] -> dialled [HELLO and RESYNC sent] -> up [WELCOME] or lost.
+ * While it is lost, open runs on; locked with its memory thaws itself after a grace; locked without
+ * memory, or with memory whose bytes may not be back, waits without limit: only a daemon can bring
+ * them back. A daemon that refuses a process that is open is not asked again.
  */
 #include "base/err.h"
 #include "base/list.h"
@@ -20,6 +22,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/un.h>
 
 /* Device memory that an allocation lacks. Zero but for @bytes; reused over its retries. */
 struct gp_need {
@@ -42,7 +45,7 @@ struct gp_control {
 	pthread_cond_t answered;
 	struct gp_list needs;
 	uint32_t next_cookie;
-	bool connected;
+	bool hopeful; /* a daemon may answer: there is one, or there was one just now */
 
 	pthread_mutex_t serving; /* held by the control thread but while it waits */
 	bool stopped;		 /* under serving */
@@ -50,12 +53,16 @@ struct gp_control {
 	/* control thread */
 	pthread_t thread;
 	int sock;
+	bool up;						   /* welcomed */
+	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)]; /* of the daemon's socket */
+	uint64_t lost_ns; /* when the last daemon was lost */
+	uint64_t step_ns; /* not up: when to dial again, or to give up what was dialled */
+	bool unmanaged;	  /* for good */
 	struct gp_link to_mover;
 	uint64_t job, epoch;
 	uint32_t proc;
 	uint32_t attach_cookie;
 	bool locked;
-	bool unrestored; /* since RECREATE or SCRATCH, until UNLOCK: bytes are not the program's */
 	bool export_pending;
 	bool memory_pending, channels_pending;
 	uint64_t memory_reported_ns;

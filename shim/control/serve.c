@@ -105,14 +105,13 @@ static bool serve_recreate(struct gp_control *c, const struct gp_wire_msg *m)
 	size_t n;
 
 	gp_wire_init_reply(&reply, GP_WIRE_RECREATED, m);
-	/* After RECREATED there is no way back: memory that is not filled then ends the job. */
+	/* Nobody would fill it. */
 	if (c->to_mover.fd < 0) {
 		gp_err_set(&err, -ENOTCONN, "no link to the mover");
 		return serve_error(c, m, &err);
 	}
 	if (gp_move_recreate(&gp_shim.extents, &ids, &n, &reply.recreated.bytes, &err) < 0)
 		return serve_error(c, m, &err);
-	c->unrestored |= n > 0;
 	reply.recreated.n = (uint32_t)n;
 	if (!gp_control_send(c, &reply)) {
 		free(ids);
@@ -123,12 +122,20 @@ static bool serve_recreate(struct gp_control *c, const struct gp_wire_msg *m)
 	return true;
 }
 
+static bool serve_confirm(struct gp_control *c, const struct gp_wire_msg *m)
+{
+	struct gp_wire_msg reply;
+
+	gp_move_confirm(&gp_shim.extents);
+	gp_wire_init_reply(&reply, GP_WIRE_CONFIRMED, m);
+	return gp_control_send(c, &reply);
+}
+
 static bool serve_scratch(struct gp_control *c, const struct gp_wire_msg *m)
 {
 	struct gp_wire_msg reply;
 	struct gp_err err;
 
-	c->unrestored = true;
 	if (gp_move_scratch(&gp_shim.extents, &err) < 0)
 		return serve_error(c, m, &err);
 	gp_wire_init_reply(&reply, GP_WIRE_SCRATCHED, m);
@@ -142,13 +149,14 @@ static bool serve_unlock(struct gp_control *c, const struct gp_wire_msg *m)
 	struct gp_err err;
 
 	gp_extents_summary(&gp_shim.extents, &s);
-	if (s.n_released) {
-		gp_err_set(&err, -EBUSY, "%u of %u extents have no memory yet", s.n_released, s.n);
+	if (s.n_released || s.n_unfilled || s.n_scratch) {
+		gp_err_set(&err, -EBUSY, "%u of %u extents do not have their bytes back",
+			   s.n_released + s.n_unfilled + s.n_scratch, s.n);
 		return serve_error(c, m, &err);
 	}
 	if (c->locked) {
 		gp_interpose_hold(false);
-		c->locked = c->unrestored = false;
+		c->locked = false;
 		c->export_pending = true;
 		gp_gate_open(&gp_shim.gate);
 	}
@@ -194,6 +202,8 @@ static bool serve_locked_request(struct gp_control *c, const struct gp_wire_msg 
 		return serve_release(c, m);
 	case GP_WIRE_RECREATE:
 		return serve_recreate(c, m);
+	case GP_WIRE_CONFIRM:
+		return serve_confirm(c, m);
 	default:
 		return serve_scratch(c, m);
 	}
@@ -224,6 +234,7 @@ bool gp_serve(struct gp_control *c, const struct gp_wire_msg *m, int received_fd
 	case GP_WIRE_EXPORT:
 	case GP_WIRE_RELEASE:
 	case GP_WIRE_RECREATE:
+	case GP_WIRE_CONFIRM:
 	case GP_WIRE_SCRATCH:
 		return serve_locked_request(c, m);
 	default:

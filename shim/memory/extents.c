@@ -205,7 +205,7 @@ static void extent_destroy(struct gp_extent *e)
 		gp_close_fd(&e->fd);
 		if (e->state != GP_EXTENT_RELEASED)
 			GP_DRIVER(cuMemUnmap)(e->address, e->bytes);
-		if (e->state == GP_EXTENT_RESIDENT)
+		if (e->state == GP_EXTENT_RESIDENT || e->state == GP_EXTENT_UNFILLED)
 			GP_DRIVER(cuMemRelease)(e->handle);
 		gp_slab_free(e->slab);
 		free(e);
@@ -521,7 +521,14 @@ void gp_extents_summary(struct gp_extents *x, struct gp_extents_summary *ret)
 	pthread_mutex_lock(&x->lock);
 	ret->bytes = x->bytes;
 	ret->n = (uint32_t)x->n;
-	for (size_t i = 0; i < x->n; i++)
-		ret->n_released += x->sorted[i]->state == GP_EXTENT_RELEASED;
+	for (size_t i = 0; i < x->n; i++) {
+		const struct gp_extent *e = x->sorted[i];
+
+		ret->n_released += e->state == GP_EXTENT_RELEASED;
+		ret->n_unfilled += e->state == GP_EXTENT_UNFILLED;
+		ret->n_scratch += e->state == GP_EXTENT_SCRATCH;
+		if (e->state == GP_EXTENT_RELEASED)
+			ret->released_bytes += e->bytes;
+	}
 	pthread_mutex_unlock(&x->lock);
 }

@@ -7,7 +7,8 @@
  * Allocations of 1 MiB and more have an extent of their own; smaller ones share slabs; those over
  * 1 GiB have several, so that the first can be given back while the others are still being copied.
  *
- * State of an extent: resident -> released [release] -> resident [recreate] or scratch [scratch].
+ * State of an extent: resident -> released [release] -> unfilled [recreate] -> resident [confirm];
+ * released -> scratch [scratch].
  *
  * Threads: the application's, inside the gate, create and destroy; the control thread exports,
  * and with the gate closed releases and recreates. The table is under one lock that is never held
@@ -27,6 +28,7 @@
 enum gp_extent_state {
 	GP_EXTENT_RESIDENT,
 	GP_EXTENT_RELEASED,
+	GP_EXTENT_UNFILLED, /* mapped again, but the bytes need not be back */
 	GP_EXTENT_SCRATCH,
 };
 
@@ -35,7 +37,7 @@ struct gp_extent {
 	uint64_t address, bytes;
 	uint64_t start, asked_bytes; /* of the allocation it belongs to, or of the slab */
 	struct gp_extent *next;	     /* the part of the same allocation behind it, or NULL */
-	CUmemGenericAllocationHandle handle; /* resident only */
+	CUmemGenericAllocationHandle handle; /* resident or unfilled */
 	CUcontext context;		     /* it ends with its context, as cuMemAlloc's does */
 	CUdevice device;
 	enum gp_extent_state state;
@@ -59,9 +61,9 @@ struct gp_extents {
 };
 
 struct gp_extents_summary {
-	uint64_t bytes;
+	uint64_t bytes, released_bytes;
 	uint32_t n;
-	uint32_t n_released;
+	uint32_t n_released, n_unfilled, n_scratch;
 };
 
 /* An allocation as the application knows it. */

@@ -61,14 +61,6 @@ void gp_gate_pass(struct gp_gate *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-void gp_gate_pass_to_exit(struct gp_gate *g)
-{
-	pthread_mutex_lock(&g->lock);
-	while (g->closed && !g->abandoned)
-		gate_wait(g);
-	pthread_mutex_unlock(&g->lock);
-}
-
 static const char *gate_some_name(const struct gp_gate *g)
 {
 	for (int i = 0; i < GP_GATE_NAMED; i++) {
@@ -104,15 +96,6 @@ void gp_gate_open(struct gp_gate *g)
 {
 	pthread_mutex_lock(&g->lock);
 	g->closed = false;
-	g->abandoned = false;
-	pthread_cond_broadcast(&g->changed);
-	pthread_mutex_unlock(&g->lock);
-}
-
-void gp_gate_abandon(struct gp_gate *g)
-{
-	pthread_mutex_lock(&g->lock);
-	g->abandoned = true;
 	pthread_cond_broadcast(&g->changed);
 	pthread_mutex_unlock(&g->lock);
 }

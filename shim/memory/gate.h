@@ -17,7 +17,7 @@
 struct gp_gate {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	bool closed, abandoned;
+	bool closed;
 	unsigned int inside;
 	const char *names[GP_GATE_NAMED];
 };
@@ -37,17 +37,11 @@ void gp_gate_leave(struct gp_gate *gate, int place);
 /* Blocks while closed, then goes on without being counted: for calls that may wait for the GPU. */
 void gp_gate_pass(struct gp_gate *gate);
 
-/* As gp_gate_pass, but does not wait for a gate that gp_gate_abandon gave up. */
-void gp_gate_pass_to_exit(struct gp_gate *gate);
-
 /*
  * Closes and waits at most @timeout_ms for the callers inside. -EBUSY names one that did not leave;
  * the gate is then open. 0 if it was closed already.
  */
 gp_must_check int gp_gate_close(struct gp_gate *gate, unsigned int timeout_ms, struct gp_err *err);
 void gp_gate_open(struct gp_gate *gate);
-
-/* Nobody will open it any more: a process that exits need not wait. */
-void gp_gate_abandon(struct gp_gate *gate);
 
 #endif

@@ -86,9 +86,9 @@ int gp_move_describe(struct gp_extents *x, uint64_t id, struct gp_wire_extent *r
 
 	pthread_mutex_lock(&x->lock);
 	e = gp_extents_by_id(x, id);
-	if (!e || e->state != GP_EXTENT_RESIDENT) {
+	if (!e || (e->state != GP_EXTENT_RESIDENT && e->state != GP_EXTENT_UNFILLED)) {
 		pthread_mutex_unlock(&x->lock);
-		return gp_err_set(err, -ENOENT, "extent %llu is not resident",
+		return gp_err_set(err, -ENOENT, "extent %llu has no memory",
 				  (unsigned long long)id);
 	}
 	if (e->fd < 0)
@@ -175,20 +175,32 @@ static CUresult move_back(struct gp_extent *e)
 	CUresult r = gp_vmm_back(e->device, e->address, e->bytes, &e->handle);
 
 	if (r == CUDA_SUCCESS)
-		e->state = GP_EXTENT_RESIDENT;
+		e->state = GP_EXTENT_UNFILLED;
 	return r;
+}
+
+static int move_unfilled(const struct gp_extents *x, uint64_t **ret_ids, size_t *ret_n,
+			 uint64_t *ret_bytes)
+{
+	uint64_t bytes = 0;
+
+	if (move_ids(x, GP_EXTENT_UNFILLED, ret_ids, ret_n) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < *ret_n; i++)
+		bytes += gp_extents_by_id(x, (*ret_ids)[i])->bytes;
+	*ret_bytes = bytes;
+	return 0;
 }
 
 /* The gate is closed: the table and its entries stand still without the lock. */
 int gp_move_recreate(struct gp_extents *x, uint64_t **ret_ids, size_t *ret_n, uint64_t *ret_bytes,
 		     struct gp_err *err)
 {
-	gp_auto_free uint64_t *ids = NULL;
+	gp_auto_free uint64_t *ids = NULL, *unfilled = NULL;
 	struct gp_wire_extent entry;
-	size_t n;
+	size_t n, n_unfilled;
 	int fd, r;
 
-	*ret_bytes = 0;
 	if (move_ids(x, GP_EXTENT_RELEASED, &ids, &n) < 0)
 		return gp_err_set(err, -ENOMEM, "no host memory for a list of extents");
 	for (size_t i = 0; i < n; i++) {
@@ -202,17 +214,28 @@ int gp_move_recreate(struct gp_extents *x, uint64_t **ret_ids, size_t *ret_n, ui
 					  "driver error %d",
 					  i + 1, n, (unsigned long long)e->bytes, refused);
 		}
-		*ret_bytes += e->bytes;
 	}
+	r = move_unfilled(x, &unfilled, &n_unfilled, ret_bytes);
+	if (r < 0)
+		gp_err_set(err, r, "no host memory for a list of extents");
 	/* Memory that the mover cannot be given stays empty: better to try again later. */
-	r = n ? gp_move_describe(x, ids[0], &entry, &fd, err) : 0;
+	if (r == 0 && n)
+		r = gp_move_describe(x, ids[0], &entry, &fd, err);
 	if (r < 0) {
 		move_undo(x, ids, n);
 		return r;
 	}
-	*ret_ids = gp_take_ptr(ids);
-	*ret_n = n;
+	*ret_ids = gp_take_ptr(unfilled);
+	*ret_n = n_unfilled;
 	return 0;
+}
+
+void gp_move_confirm(struct gp_extents *x)
+{
+	for (size_t i = 0; i < x->n; i++) {
+		if (x->sorted[i]->state == GP_EXTENT_UNFILLED)
+			x->sorted[i]->state = GP_EXTENT_RESIDENT;
+	}
 }
 
 /* Device memory if a chunk is left, else host memory: the job only has to end, not to compute. */

@@ -20,7 +20,7 @@ gp_must_check int gp_move_resident_ids(struct gp_extents *x, uint64_t **ret_ids,
 
 /*
  * what to say about extent @id and its fd, which stays ours; exports
- * it if need be. -ENOENT: not resident; -EIO: the driver refused.
+ * it if need be. -ENOENT: it has no memory; -EIO: the driver refused.
  */
 gp_must_check int gp_move_describe(struct gp_extents *x, uint64_t id,
 				   struct gp_wire_extent *ret_entry, int *ret_fd,
@@ -42,11 +42,15 @@ gp_must_check int gp_move_release(struct gp_extents *x, uint64_t id, uint64_t *r
 
 /*
  * makes memory for all released extents and maps it where it was;
- * all or none. *@ret_ids (malloc'ed, the caller's): which. -ENOMEM: not enough device memory.
- * -EIO: refused by the driver, or nothing can be exported, and so filled, for lack of fds.
+ * all or none. *@ret_ids (malloc'ed, the caller's) and *@ret_bytes: all that is unfilled now, also
+ * from an earlier attempt. -ENOMEM: not enough device memory. -EIO: refused by the driver, or
+ * nothing can be exported, and so filled, for lack of fds.
  */
 gp_must_check int gp_move_recreate(struct gp_extents *x, uint64_t **ret_ids, size_t *ret_n,
 				   uint64_t *ret_bytes, struct gp_err *err);
+
+/* what was unfilled has its bytes back. */
+void gp_move_confirm(struct gp_extents *x);
 
 /* maps one chunk of scratch all over the released extents. */
 gp_must_check int gp_move_scratch(struct gp_extents *x, struct gp_err *err);

@@ -115,17 +115,6 @@ static void test_gate_enter_when_more_than_named_then_all_counted(void)
 	CHECK_EQ(gp_gate_close(&gate, 1, &err), 0);
 }
 
-static void test_gate_pass_to_exit_when_abandoned_then_does_not_wait(void)
-{
-	struct gp_gate gate;
-	struct gp_err err;
-
-	gp_gate_init(&gate);
-	CHECK_EQ(gp_gate_close(&gate, 0, &err), 0);
-	gp_gate_abandon(&gate);
-	gp_gate_pass_to_exit(&gate);
-}
-
 static void *pass_cancelled(void *gate)
 {
 	pthread_cancel(pthread_self());
@@ -160,7 +149,6 @@ int main(void)
 	test_gate_close_when_caller_stays_then_names_it_and_opens();
 	test_gate_close_when_caller_leaves_then_succeeds();
 	test_gate_enter_when_more_than_named_then_all_counted();
-	test_gate_pass_to_exit_when_abandoned_then_does_not_wait();
 	test_gate_pass_when_thread_is_cancelled_then_gate_still_works();
 	return 0;
 }

@@ -337,6 +337,7 @@ static void test_preempt_when_all_answer_then_swapped_and_back(void)
 	resume();
 	answer(shim, GP_WIRE_RECREATE, GP_WIRE_RECREATED);
 	answer(mover, GP_WIRE_LOAD, GP_WIRE_LOAD_DONE);
+	answer(shim, GP_WIRE_CONFIRM, GP_WIRE_CONFIRMED);
 	expect(mover, GP_WIRE_DROP, &m);
 	answer(mover, GP_WIRE_THAW, GP_WIRE_THAWED);
 	answer(shim, GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
@@ -433,6 +434,7 @@ static void test_release_when_it_fails_in_part_then_job_comes_back(void)
 	say_save_done(&save);
 	answer(shim, GP_WIRE_RECREATE, GP_WIRE_RECREATED);
 	answer(mover, GP_WIRE_LOAD, GP_WIRE_LOAD_DONE);
+	answer(shim, GP_WIRE_CONFIRM, GP_WIRE_CONFIRMED);
 	expect(mover, GP_WIRE_DROP, &m);
 	answer(mover, GP_WIRE_THAW, GP_WIRE_THAWED);
 	answer(shim, GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);

@@ -110,7 +110,7 @@ static void world_listen(void)
 	snprintf(w.socket, sizeof(w.socket), "%s/shim.sock", w.dir);
 	CHECK(strlen(w.socket) < sizeof(addr.sun_path));
 	strcpy(addr.sun_path, w.socket);
-	w.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	w.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	CHECK(w.listener >= 0);
 	CHECK_EQ(bind(w.listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
 	CHECK_EQ(listen(w.listener, 8), 0);
@@ -214,6 +214,15 @@ static void world_start_app(const char *what)
 	memset(&w.memory, 0, sizeof(w.memory));
 }
 
+/* Dials that nobody took up must not be taken for the next application's. */
+static void world_refuse_waiting(void)
+{
+	int sock;
+
+	while ((sock = accept4(w.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+		close(sock);
+}
+
 static void world_end_app(void)
 {
 	int status;
@@ -221,6 +230,7 @@ static void world_end_app(void)
 	CHECK_EQ(waitpid(w.pid, &status, 0), w.pid);
 	CHECK(WIFEXITED(status));
 	CHECK_EQ(WEXITSTATUS(status), 0);
+	world_refuse_waiting();
 	close(w.talk);
 	gp_close_fd(&w.shim);
 	gp_close_fd(&w.link);
@@ -245,19 +255,27 @@ static void world_link(bool full)
 	w.link = pair[0];
 }
 
-/* HELLO to LINK. */
-static void world_welcome(void)
+static struct gp_wire_msg world_accept(void)
 {
 	struct pollfd p = { .fd = w.listener, .events = POLLIN };
 	struct gp_wire_msg m;
 
 	CHECK_EQ(poll(&p, 1, WAIT_MS), 1);
-	w.shim = accept(w.listener, NULL, NULL);
+	w.shim = accept4(w.listener, NULL, NULL, SOCK_CLOEXEC);
 	CHECK(w.shim >= 0);
 	m = world_recv();
 	CHECK_EQ(m.header.type, GP_WIRE_HELLO);
 	CHECK_EQ(m.hello.role, GP_ROLE_SHIM);
 	CHECK_EQ(m.header.job, JOB);
+	return m;
+}
+
+/* HELLO to LINK. */
+static void world_welcome(void)
+{
+	struct gp_wire_msg m = world_accept();
+
+	CHECK_EQ(m.header.proc, 0);
 	gp_wire_init(&m, GP_WIRE_WELCOME);
 	m.welcome.version = GP_WIRE_VERSION;
 	world_send(&m);
@@ -265,6 +283,26 @@ static void world_welcome(void)
 	CHECK_EQ(m.attach.device, 0);
 	CHECK(m.attach.total_bytes > 0);
 	world_link(false);
+}
+
+/* A new daemon: what the process says of itself. */
+static struct gp_wire_resync world_resync(void)
+{
+	struct gp_wire_msg welcome, m;
+
+	gp_close_fd(&w.shim);
+	w.n_channels = 0;
+	m = world_accept();
+	CHECK_EQ(m.header.proc, PROC);
+	CHECK_EQ(m.header.epoch, w.epoch);
+	m = world_recv();
+	CHECK_EQ(m.header.type, GP_WIRE_RESYNC);
+	CHECK_EQ(m.resync.attached, 1);
+	gp_wire_init(&welcome, GP_WIRE_WELCOME);
+	welcome.welcome.version = GP_WIRE_VERSION;
+	world_send(&welcome);
+	w.epoch++;
+	return m.resync;
 }
 
 static void world_switch(bool disable)
@@ -364,6 +402,20 @@ static uint64_t world_evict(uint64_t *ret_n)
 	return bytes;
 }
 
+/* Brings everything back and lets the application run. */
+static void world_restore(void)
+{
+	w.epoch++;
+	world_ask(GP_WIRE_RECREATE, GP_WIRE_RECREATED);
+	while (world_take_extents(false))
+		;
+	world_ask(GP_WIRE_CONFIRM, GP_WIRE_CONFIRMED);
+	world_switch(false);
+	world_ask(GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	w.n_saved = 0;
+	w.epoch++;
+}
+
 static void test_shim_when_swapped_mid_kernel_then_goes_on_bit_exact(void)
 {
 	uint64_t before = world_free_bytes(), resident, bytes, n;
@@ -396,6 +448,9 @@ static void test_shim_when_swapped_mid_kernel_then_goes_on_bit_exact(void)
 	CHECK_EQ(m.recreated.bytes, bytes);
 	while (world_take_extents(false))
 		;
+	m = world_ask(GP_WIRE_UNLOCK, GP_WIRE_ERROR);
+	CHECK_EQ(m.error.code, -EBUSY);
+	world_ask(GP_WIRE_CONFIRM, GP_WIRE_CONFIRMED);
 	world_switch(false);
 	world_ask(GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
 	CHECK_EQ(hear(w.talk), 3);
@@ -470,13 +525,41 @@ static void test_shim_when_no_daemon_then_runs_unmanaged(void)
 	setenv("GPUPRES_SOCKET", w.socket, 1);
 }
 
-static void test_shim_when_daemon_dies_running_then_goes_on(void)
+static void test_shim_when_daemon_dies_running_then_goes_on_and_comes_back(void)
 {
+	struct gp_wire_resync r;
+
+	world_start_app("simple");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	/* It has heard who it is. */
+	CHECK_EQ(world_ask(GP_WIRE_LIST, GP_WIRE_ERROR).error.code, -EOPNOTSUPP);
+	gp_close_fd(&w.shim);
+	say(w.talk, 1);
+	CHECK_EQ(hear(w.talk), 2);
+	r = world_resync();
+	CHECK_EQ(r.state, GP_RESYNC_OPEN);
+	CHECK_EQ(r.linked, 1);
+	CHECK_EQ(r.n_extents, 1);
+	world_ask(GP_WIRE_LOCK, GP_WIRE_LOCKED);
+	CHECK(w.complete);
+	world_ask(GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	say(w.talk, 0);
+	world_end_app();
+}
+
+static void test_shim_when_new_daemon_refuses_then_runs_unmanaged(void)
+{
+	struct gp_wire_msg m;
+
 	world_start_app("simple");
 	world_welcome();
 	CHECK_EQ(hear(w.talk), 1);
 	gp_close_fd(&w.shim);
-	gp_close_fd(&w.link);
+	world_accept();
+	gp_wire_init(&m, GP_WIRE_ERROR);
+	m.error.code = -ENOENT;
+	world_send(&m);
 	say(w.talk, 1);
 	CHECK_EQ(hear(w.talk), 2);
 	say(w.talk, 0);
@@ -492,8 +575,63 @@ static void test_shim_when_daemon_dies_frozen_then_thaws_itself(void)
 	world_switch(true);
 	say(w.talk, 1);
 	CHECK(quiet(w.talk));
+	unlink(w.socket);
+	close(w.listener);
 	gp_close_fd(&w.shim);
+	CHECK_EQ(hear(w.talk), 2);
+	say(w.talk, 0);
+	world_listen();
+	world_end_app();
+}
+
+static void test_shim_when_daemon_comes_back_to_frozen_then_it_decides(void)
+{
+	struct gp_wire_resync r;
+
+	world_start_app("simple");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	world_ask(GP_WIRE_LOCK, GP_WIRE_LOCKED);
+	world_switch(true);
+	say(w.talk, 1);
+	r = world_resync();
+	CHECK_EQ(r.state, GP_RESYNC_LOCKED);
+	CHECK_EQ(r.n_released, 0);
+	CHECK(quiet(w.talk));
+	world_ask(GP_WIRE_PROBE, GP_WIRE_PROBED);
+	world_switch(false);
+	world_ask(GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	CHECK_EQ(hear(w.talk), 2);
+	say(w.talk, 0);
+	world_end_app();
+}
+
+/* Swapped, then half restored: twice a new daemon, and the last one ends it. */
+static void test_shim_when_daemons_die_swapped_and_restoring_then_goes_on_bit_exact(void)
+{
+	struct gp_wire_resync r;
+	uint64_t bytes;
+
+	world_start_app("simple");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	bytes = world_evict(NULL);
+	say(w.talk, 1);
+	r = world_resync();
+	CHECK_EQ(r.state, GP_RESYNC_AWAY);
+	CHECK_EQ(r.n_released, r.n_extents);
+	CHECK_EQ(r.released_bytes, bytes);
+	CHECK_EQ(r.linked, 1);
+	w.may_fail = world_ask(GP_WIRE_RECREATE, GP_WIRE_RECREATED).header.cookie;
+	r = world_resync();
+	CHECK_EQ(r.state, GP_RESYNC_UNFILLED);
+	CHECK_EQ(r.n_released, 0);
+	CHECK_EQ(r.n_unfilled, r.n_extents);
+	/* The mover is another one, too. */
 	gp_close_fd(&w.link);
+	world_link(false);
+	CHECK(quiet(w.talk));
+	world_restore();
 	CHECK_EQ(hear(w.talk), 2);
 	say(w.talk, 0);
 	world_end_app();
@@ -520,27 +658,6 @@ static void test_shim_when_link_is_replaced_while_sending_then_lives(void)
 	world_end_app();
 }
 
-/* Its memory is mapped again but nobody says that its bytes are back: it must not run on. */
-static void test_shim_when_daemon_dies_restoring_then_stands_still(void)
-{
-	struct pollfd p;
-
-	world_start_app("simple");
-	world_welcome();
-	CHECK_EQ(hear(w.talk), 1);
-	world_evict(NULL);
-	world_ask(GP_WIRE_RECREATE, GP_WIRE_RECREATED);
-	gp_close_fd(&w.shim);
-	gp_close_fd(&w.link);
-	/* Where it was to thaw itself, its end would wait for that, which takes 10 s. */
-	say(w.talk, 0);
-	p = (struct pollfd){ .fd = w.talk, .events = POLLIN };
-	CHECK_EQ(poll(&p, 1, WAIT_MS / 4), 1);
-	world_end_app();
-	for (size_t i = 0; i < w.n_saved; i++)
-		free(w.saved[i].copy);
-}
-
 static void test_shim_when_scratched_then_can_end(void)
 {
 	CUdeviceptr filler;
@@ -558,26 +675,13 @@ static void test_shim_when_scratched_then_can_end(void)
 	w.epoch++;
 	world_ask(GP_WIRE_SCRATCH, GP_WIRE_SCRATCHED);
 	world_switch(false);
-	world_ask(GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	CHECK_EQ(world_ask(GP_WIRE_UNLOCK, GP_WIRE_ERROR).error.code, -EBUSY);
 	kill(w.pid, SIGKILL);
 	CHECK_EQ(waitpid(w.pid, &status, 0), w.pid);
 	close(w.talk);
 	gp_close_fd(&w.shim);
 	gp_close_fd(&w.link);
 	OK(cuMemFree_v2(filler));
-}
-
-/* Brings everything back and lets the application run. */
-static void world_restore(void)
-{
-	w.epoch++;
-	world_ask(GP_WIRE_RECREATE, GP_WIRE_RECREATED);
-	while (world_take_extents(false))
-		;
-	world_switch(false);
-	world_ask(GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
-	w.n_saved = 0;
-	w.epoch++;
 }
 
 static void move_many(const char *app)
@@ -721,8 +825,10 @@ int main(int argc, char **argv)
 	test_shim_when_locked_then_exit_waits_for_unlock();
 	test_shim_when_link_is_replaced_while_sending_then_lives();
 	test_shim_when_preloaded_then_the_same();
-	test_shim_when_daemon_dies_running_then_goes_on();
+	test_shim_when_daemon_dies_running_then_goes_on_and_comes_back();
+	test_shim_when_new_daemon_refuses_then_runs_unmanaged();
+	test_shim_when_daemon_comes_back_to_frozen_then_it_decides();
+	test_shim_when_daemons_die_swapped_and_restoring_then_goes_on_bit_exact();
 	test_shim_when_daemon_dies_frozen_then_thaws_itself();
-	test_shim_when_daemon_dies_restoring_then_stands_still();
 	return 0;
 }
