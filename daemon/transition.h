@@ -18,7 +18,7 @@
 
 /* What changes a job's state; a mask, since several may do the same. */
 enum gp_transition_by {
-	GP_BY_SUBMIT = 1 << 0,	   /* a client [request.c], or a program that came by itself [proc.c] */
+	GP_BY_SUBMIT = 1 << 0, /* a client [request.c], or a program that came by itself [proc.c] */
 	GP_BY_SCHEDULE = 1 << 1,   /* its supervisor is started [gp_job_start] */
 	GP_BY_SUPERVISOR = 1 << 2, /* it said that the command runs, or has ended [job.c] */
 	GP_BY_PREEMPT = 1 << 3,	   /* steps of gp_preempt_begin, and the way back if one fails */
