@@ -9,7 +9,9 @@
 #include "daemon/proc.h"
 #include "daemon/schedule.h"
 #include "daemon/store.h"
+#include "daemon/transition.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -154,6 +156,11 @@ static void job_set_state_va(struct gp_job *job, enum gp_job_state state, const 
 		.boot_id = job->daemon->boot_id,
 	};
 
+	if (!gp_transition_is_legal(old, state, GP_BY_ANY)) {
+		gp_log(GP_LOG_ERR, "transition", "job=%" PRIu64 " old=%s new=%s error=\"illegal\"",
+		       job->id, gp_job_state_name(old), gp_job_state_name(state));
+		assert(!"a change of state that daemon/transition.c does not list");
+	}
 	/* The new cause may quote the old one. */
 	vsnprintf(text, sizeof(text), cause, ap);
 	memcpy(job->cause, text, sizeof(job->cause));
@@ -490,6 +497,11 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	job->adopted = s->adopted;
 	job->state_since_ns = gp_now_ns();
 	/* Rows can be damaged, or edited: what is not sound must not be walked. */
+	if (!s->state || s->state >= GP_JOB_STATE_MAX_) {
+		job->state = GP_JOB_QUEUED;
+		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
+		return 0;
+	}
 	if (!(s->adopted && !s->blob_bytes && !s->n_args) &&
 	    !gp_job_blob_is_sound(s->blob, s->blob_bytes, s->n_args, s->n_env)) {
 		job->n_args = job->n_env = 0;

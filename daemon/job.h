@@ -3,13 +3,8 @@
 #define GP_DAEMON_JOB_H
 /*
  * A job: what was submitted, or adopted when a program with the shim came by itself. It owns its
- * processes (struct gp_proc) and its supervisor's connection. The states and who moves between
- * them:
- *
- *	queued -> starting [gp_job_start] -> running [gp_job_started]
- *	running -> freezing -> frozen -> evicting -> swapped   [daemon/preempt.c]
- *	swapped -> restoring -> thawing -> running	       [daemon/preempt.c]
- *	any -> done, failed, cancelled			       [gp_job_finish]
+ * processes (struct gp_proc) and its supervisor's connection. Its states, and all legal changes
+ * between them with what does each, are the table of daemon/transition.h.
  */
 #include "base/wire/wire.h"
 #include "daemon/daemon.h"
@@ -103,7 +98,10 @@ struct gp_job *gp_job_new(struct gp_daemon *daemon, const char *name, uid_t uid,
 void gp_job_free(struct gp_job *job);
 struct gp_job *gp_job_find(struct gp_daemon *daemon, uint64_t id);
 
-/* Moves to @state, logs and stores the change with its cause. The one place where state changes. */
+/*
+ * Moves to @state, logs and stores the change with its cause. The one place where state changes; a
+ * change that daemon/transition.h does not list is a bug.
+ */
 void gp_job_set_state(struct gp_job *job, enum gp_job_state state, const char *cause, ...)
 	gp_printf(3, 4);
 /* Ends the job: final state, answers waiting clients, gives back what it held. */
