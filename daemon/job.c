@@ -41,7 +41,6 @@ static struct gp_job *job_alloc(struct gp_daemon *daemon, uint64_t id)
 	job->exit_code = -1;
 	gp_list_init(&job->procs);
 	gp_list_init(&job->requests);
-	gp_list_init(&job->op_timer.node);
 	gp_timer_init(&job->supervisor_timer, job_supervisor_timeout);
 	gp_list_init(&job->node);
 	gp_list_add_tail(&daemon->jobs, &job->node);

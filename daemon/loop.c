@@ -4,10 +4,11 @@
 #include "base/time.h"
 
 #include <errno.h>
+#include <limits.h>
 
 int gp_loop_init(struct gp_loop *loop, struct gp_err *err)
 {
-	gp_list_init(&loop->timers);
+	loop->first_timer = NULL;
 	loop->stop = false;
 	loop->n_batch = 0;
 	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -23,27 +24,26 @@ void gp_loop_fini(struct gp_loop *loop)
 
 static int loop_timeout_ms(const struct gp_loop *loop, uint64_t now_ns)
 {
-	const struct gp_timer *first;
+	const struct gp_timer *first = loop->first_timer;
+	uint64_t ms;
 
-	if (gp_list_empty(&loop->timers))
+	if (!first)
 		return -1;
-	first = gp_container_of(loop->timers.next, struct gp_timer, node);
 	if (first->deadline_ns <= now_ns)
 		return 0;
 	/* Rounded up: waking early would spin. */
-	return (int)((first->deadline_ns - now_ns + GP_NS_PER_MS - 1) / GP_NS_PER_MS);
+	ms = (first->deadline_ns - now_ns + GP_NS_PER_MS - 1) / GP_NS_PER_MS;
+	return ms < INT_MAX ? (int)ms : INT_MAX;
 }
 
 static void loop_fire_timers(struct gp_loop *loop)
 {
 	uint64_t now_ns = gp_now_ns();
 
-	while (!gp_list_empty(&loop->timers)) {
-		struct gp_timer *t = gp_container_of(loop->timers.next, struct gp_timer, node);
+	while (loop->first_timer && loop->first_timer->deadline_ns <= now_ns) {
+		struct gp_timer *t = loop->first_timer;
 
-		if (t->deadline_ns > now_ns)
-			return;
-		gp_list_del(&t->node);
+		gp_timer_disarm(t);
 		t->fire(t);
 	}
 }
@@ -97,29 +97,88 @@ void gp_loop_remove(struct gp_loop *loop, struct gp_source *source)
 	}
 }
 
+/* The one that is due first becomes the other's parent; its place among siblings is the caller's.
+ */
+static struct gp_timer *timer_meld(struct gp_timer *a, struct gp_timer *b)
+{
+	if (b->deadline_ns < a->deadline_ns) {
+		struct gp_timer *first = b;
+
+		b = a;
+		a = first;
+	}
+	b->next = a->child;
+	if (b->next)
+		b->next->at = &b->next;
+	b->at = &a->child;
+	a->child = b;
+	return a;
+}
+
+/*
+ * Melds siblings into one heap: in pairs from the left, then those from the right. This order is
+ * what makes the cost logarithmic.
+ */
+static struct gp_timer *timer_meld_all(struct gp_timer *first)
+{
+	struct gp_timer *pairs = NULL, *heap = NULL;
+
+	while (first) {
+		struct gp_timer *a = first, *b = a->next;
+
+		first = b ? b->next : NULL;
+		if (b)
+			a = timer_meld(a, b);
+		a->next = pairs;
+		pairs = a;
+	}
+	while (pairs) {
+		struct gp_timer *a = pairs;
+
+		pairs = a->next;
+		heap = heap ? timer_meld(heap, a) : a;
+	}
+	return heap;
+}
+
+/* Puts @timer, which may be NULL, and its right siblings to where @at points. */
+static void timer_put(struct gp_timer **at, struct gp_timer *timer)
+{
+	*at = timer;
+	if (timer)
+		timer->at = at;
+}
+
 void gp_timer_init(struct gp_timer *timer, void (*fire)(struct gp_timer *timer))
 {
-	gp_list_init(&timer->node);
-	timer->deadline_ns = 0;
-	timer->fire = fire;
+	*timer = (struct gp_timer){ .fire = fire };
 }
 
 void gp_timer_arm(struct gp_loop *loop, struct gp_timer *timer, uint64_t deadline_ns)
 {
-	struct gp_list *at = &loop->timers;
+	struct gp_timer *first;
 
-	gp_list_del(&timer->node);
+	gp_timer_disarm(timer);
 	timer->deadline_ns = deadline_ns;
-	gp_list_for_each(t, &loop->timers, struct gp_timer, node) {
-		if (t->deadline_ns > deadline_ns) {
-			at = &t->node;
-			break;
-		}
-	}
-	gp_list_add_tail(at, &timer->node);
+	first = loop->first_timer ? timer_meld(loop->first_timer, timer) : timer;
+	first->next = NULL;
+	timer_put(&loop->first_timer, first);
 }
 
+/* What is below it is due later than what is above it, so that can take its place. */
 void gp_timer_disarm(struct gp_timer *timer)
 {
-	gp_list_del(&timer->node);
+	struct gp_timer *heap;
+
+	if (!timer->at)
+		return;
+	heap = timer_meld_all(timer->child);
+	if (heap) {
+		timer_put(&heap->next, timer->next);
+		timer_put(timer->at, heap);
+	} else {
+		timer_put(timer->at, timer->next);
+	}
+	timer->child = timer->next = NULL;
+	timer->at = NULL;
 }

@@ -253,11 +253,18 @@ int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_fds, size_t max
 		return gp_err_set(err, -ETIMEDOUT, "no message");
 	if (n < 0)
 		return gp_err_sys(err, -errno, "cannot receive");
-	if (n == 0)
-		return gp_err_set(err, -ECONNRESET, "the other side closed the connection");
+	/* Nothing can also be a message, and have fds: they are here, whatever it looks like. */
 	n_fds = wire_take_fds(&mh, ret_fds, max_fds);
-	r = mh.msg_flags & MSG_TRUNC ? gp_err_set(err, -EBADMSG, "message too long")
-				     : gp_wire_check(ret_msg, (size_t)n, err);
+	if (n == 0)
+		r = gp_err_set(err, -ECONNRESET, "the other side closed the connection");
+	else if (mh.msg_flags & MSG_TRUNC)
+		r = gp_err_set(err, -EBADMSG, "message too long");
+	else if (mh.msg_flags & MSG_CTRUNC)
+		r = gp_err_set(err, -EBADMSG,
+			       "message with more file descriptors than %d, or than may be open",
+			       GP_WIRE_MAX_FDS);
+	else
+		r = gp_wire_check(ret_msg, (size_t)n, err);
 	if (r < 0) {
 		for (size_t i = 0; ret_fds && i < n_fds; i++)
 			close(ret_fds[i]);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#define KERNEL_MAX_FDS 253 /* of one message: SCM_MAX_FD in Linux's include/net/scm.h */
+
 static void pair(int sv[2])
 {
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
@@ -107,6 +109,59 @@ static void test_fds_when_more_than_asked_then_closed(void)
 	close(sv[1]);
 }
 
+/* As gp_wire_send, but for whatever it would not send. */
+static void send_raw(int sock, const void *bytes, size_t len, int fd, size_t n_fds)
+{
+	union {
+		char bytes[CMSG_SPACE(KERNEL_MAX_FDS * sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct iovec iov = { (void *)(uintptr_t)bytes, len };
+	struct msghdr mh = { .msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = control.bytes,
+			     .msg_controllen = CMSG_SPACE(n_fds * sizeof(int)) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+	for (size_t i = 0; i < n_fds; i++)
+		memcpy(CMSG_DATA(c) + i * sizeof(int), &fd, sizeof(fd));
+	CHECK_EQ(sendmsg(sock, &mh, 0), len);
+}
+
+static int first_free_fd(void)
+{
+	int fd = dup(0);
+
+	close(fd);
+	return fd;
+}
+
+static void test_recv_when_refused_then_keeps_no_fds(void)
+{
+	int sv[2], got[GP_WIRE_MAX_FDS], before;
+	struct gp_wire_msg m;
+	struct gp_err err;
+
+	pair(sv);
+	before = first_free_fd();
+	/* No bytes at all, as at the end of a connection. */
+	send_raw(sv[0], "", 0, 0, GP_WIRE_MAX_FDS);
+	CHECK_EQ(gp_wire_recv(sv[1], &m, got, GP_WIRE_MAX_FDS, NULL, 0, &err), -ECONNRESET);
+	CHECK_EQ(first_free_fd(), before);
+	send_raw(sv[0], "half", 4, 0, GP_WIRE_MAX_FDS);
+	CHECK_EQ(gp_wire_recv(sv[1], &m, got, GP_WIRE_MAX_FDS, NULL, 0, &err), -EBADMSG);
+	CHECK_EQ(first_free_fd(), before);
+	gp_wire_init(&m, GP_WIRE_LIST);
+	send_raw(sv[0], &m, m.header.size, 0, KERNEL_MAX_FDS);
+	CHECK_EQ(gp_wire_recv(sv[1], &m, got, GP_WIRE_MAX_FDS, NULL, 0, &err), -EBADMSG);
+	CHECK_EQ(first_free_fd(), before);
+	close(sv[0]);
+	close(sv[1]);
+}
+
 static void test_recv_when_peer_is_gone_or_silent_then_says_which(void)
 {
 	struct gp_wire_msg m;
@@ -154,6 +209,7 @@ int main(void)
 	test_check_when_any_bytes_then_never_reads_past();
 	test_check_when_field_is_out_of_range_then_refused();
 	test_fds_when_more_than_asked_then_closed();
+	test_recv_when_refused_then_keeps_no_fds();
 	test_recv_when_peer_is_gone_or_silent_then_says_which();
 	test_recv_when_peer_went_with_something_unread_then_its_last_message_comes_first();
 	test_connect_when_nobody_listens_then_fails_with_path();
