@@ -58,18 +58,21 @@ static const struct gp_transition transitions[] = {
 	{ STOPPED, GP_JOB_SWAPPED, GP_BY_MOVER }, /* some away */
 	{ STOPPED, GP_JOB_RUNNING, GP_BY_PROCS }, /* the rest of the job just runs */
 
-	/* what a new daemon finds */
-	{ STARTED, GP_JOB_RUNNING, GP_BY_RESYNC },
-	{ STARTED, GP_JOB_FROZEN, GP_BY_RESYNC },
-	{ STARTED, GP_JOB_SWAPPED, GP_BY_RESYNC },
+	/* what a new daemon finds; the last one may not have stored what it had begun */
+	{ QUEUED | STARTING, GP_JOB_STARTING, GP_BY_RESYNC },
+	{ QUEUED | STARTED, GP_JOB_RUNNING, GP_BY_RESYNC },
+	{ QUEUED | STARTED, GP_JOB_FREEZING,
+	  GP_BY_RESYNC }, /* held: that it is frozen is made sure */
+	{ QUEUED | STARTED, GP_JOB_FROZEN, GP_BY_RESYNC },
+	{ QUEUED | STARTED, GP_JOB_SWAPPED, GP_BY_RESYNC },
 
 	/* the end */
 	{ QUEUED | STARTED, GP_JOB_DONE, GP_BY_SUPERVISOR },
 	{ QUEUED | STARTED, GP_JOB_CANCELLED, GP_BY_SUPERVISOR },
 	{ QUEUED | STARTED, GP_JOB_FAILED, GP_BY_SUPERVISOR },
 	{ QUEUED, GP_JOB_CANCELLED, GP_BY_CANCEL },
-	{ STARTED, GP_JOB_DONE, GP_BY_PROCS | GP_BY_RESYNC }, /* adopted: that was all of it */
-	{ STARTED, GP_JOB_CANCELLED, GP_BY_PROCS | GP_BY_RESYNC },
+	{ QUEUED | STARTED, GP_JOB_DONE, GP_BY_PROCS | GP_BY_RESYNC }, /* adopted: that was all */
+	{ QUEUED | STARTED, GP_JOB_CANCELLED, GP_BY_PROCS | GP_BY_RESYNC },
 	{ QUEUED | STARTED, GP_JOB_FAILED, GP_BY_SCHEDULE | GP_BY_RESYNC },
 };
 
