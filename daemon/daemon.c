@@ -297,6 +297,12 @@ int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err)
 	return 0;
 }
 
+uint32_t gp_daemon_next_proc(struct gp_daemon *daemon)
+{
+	daemon->next_proc += daemon->next_proc == 0;
+	return daemon->next_proc++;
+}
+
 void gp_daemon_fini(struct gp_daemon *daemon)
 {
 	daemon->loop.stop = true;

@@ -49,7 +49,7 @@ struct gp_daemon {
 	struct gp_store *store;
 
 	uint64_t next_job;
-	uint32_t next_proc;
+	uint32_t next_proc; /* see gp_store_take_proc_block */
 	bool schedule_wanted;
 	struct gp_timer schedule_timer;
 	int exit_code;
@@ -60,6 +60,8 @@ gp_must_check int gp_daemon_init(struct gp_daemon *daemon, const struct gp_optio
 				 struct gp_err *err);
 /* Runs until told to stop by SIGTERM, SIGINT or SIGHUP, or until a device cannot be brought up. */
 gp_must_check int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err);
+/* A number that no process of this or an earlier daemon has. */
+uint32_t gp_daemon_next_proc(struct gp_daemon *daemon);
 /* Also after gp_daemon_init failed. What is stored of jobs stays as it is. */
 void gp_daemon_fini(struct gp_daemon *daemon);
 

@@ -7,6 +7,7 @@
 #include "daemon/launch.h"
 #include "daemon/preempt.h"
 #include "daemon/proc.h"
+#include "daemon/recover.h"
 #include "daemon/schedule.h"
 #include "daemon/store.h"
 #include "daemon/transition.h"
@@ -23,9 +24,6 @@
 
 /* How long a supervisor has to come back to a restarted daemon; it tries once a second. */
 #define JOB_SUPERVISOR_GRACE_NS (10 * GP_NS_PER_SEC)
-/* By when a shim has thawed a process with all its memory after it lost its daemon: 10 s, and some.
- */
-#define JOB_THAW_GRACE_NS (15 * GP_NS_PER_SEC)
 
 static void job_supervisor_timeout(struct gp_timer *timer);
 
@@ -41,6 +39,7 @@ static struct gp_job *job_alloc(struct gp_daemon *daemon, uint64_t id)
 	job->exit_code = -1;
 	gp_list_init(&job->procs);
 	gp_list_init(&job->requests);
+	gp_list_init(&job->lost);
 	gp_timer_init(&job->supervisor_timer, job_supervisor_timeout);
 	gp_list_init(&job->node);
 	gp_list_add_tail(&daemon->jobs, &job->node);
@@ -73,11 +72,15 @@ void gp_job_free(struct gp_job *job)
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		free(proc);
 	}
+	gp_list_for_each(lost, &job->lost, struct gp_lost, node) {
+		gp_lost_free(lost);
+	}
 	if (job->supervisor_pidfd >= 0)
 		gp_loop_remove(&job->daemon->loop, &job->supervisor_source);
 	gp_close_fd(&job->supervisor_pidfd);
 	gp_timer_disarm(&job->op_timer);
 	gp_timer_disarm(&job->supervisor_timer);
+	gp_timer_disarm(&job->recover_timer);
 	gp_list_del(&job->node);
 	free(job->blob);
 	free(job);
@@ -215,6 +218,7 @@ void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *caus
 	job->ended_ns = gp_wallclock_ns();
 	job->op = GP_OP_NONE;
 	job->phase = GP_PHASE_NONE;
+	gp_recover_end(job);
 	gp_timer_disarm(&job->op_timer);
 	gp_timer_disarm(&job->supervisor_timer);
 	job->saved_bytes = 0;
@@ -336,7 +340,7 @@ void gp_job_signal(struct gp_job *job, int signo)
 {
 	struct gp_wire_msg m;
 
-	if (job->adopted) {
+	if (job->adopted || job->orphaned) {
 		/* The connection is still open, so the pid has not been reused. */
 		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 			if (kill(proc->pid, signo) < 0 && errno != ESRCH)
@@ -391,15 +395,40 @@ static int job_read_status(struct gp_job *job)
 	return 0;
 }
 
-static void job_supervisor_gone(struct gp_job *job)
+void gp_job_end_unseen(struct gp_job *job, enum gp_job_state state, const char *cause)
 {
 	if (gp_job_state_is_final(job->state))
 		return;
-	if (job_read_status(job) == 0 || job->fail_cause[0])
+	if (job->adopted)
+		job->exit_code = state == GP_JOB_DONE ? 0 : job->exit_code;
+	if ((!job->adopted && job_read_status(job) == 0) || job->fail_cause[0])
 		job_end(job);
 	else
-		gp_job_finish(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_FAILED,
-			      "its supervisor is gone");
+		gp_job_finish(job, state, "%s", cause);
+}
+
+void gp_job_check_procs(struct gp_job *job)
+{
+	if ((job->adopted || job->orphaned) && !job->recovering && gp_list_empty(&job->procs) &&
+	    gp_list_empty(&job->lost))
+		gp_job_end_unseen(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_DONE,
+				  "the process is gone");
+}
+
+/* Processes that are left must not run on, or stand frozen, with nobody in charge. */
+static void job_supervisor_gone(struct gp_job *job)
+{
+	if (gp_job_state_is_final(job->state) || job->recovering || job->orphaned)
+		return;
+	if (gp_list_empty(&job->procs)) {
+		gp_job_end_unseen(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_FAILED,
+				  "its supervisor is gone");
+		return;
+	}
+	job->orphaned = true;
+	if (!job->cancelling)
+		snprintf(job->fail_cause, sizeof(job->fail_cause), "its supervisor is gone");
+	gp_preempt_cancel(job);
 }
 
 static void job_supervisor_timeout(struct gp_timer *timer)
@@ -435,6 +464,7 @@ void gp_job_attach_supervisor(struct gp_job *job, struct gp_peer *peer)
 {
 	job->supervisor = peer;
 	gp_timer_disarm(&job->supervisor_timer);
+	gp_recover_advance(job);
 	/* What was sent while it was away is lost. In any other phase the job may be frozen. */
 	if (job->phase == GP_PHASE_KILL)
 		gp_job_signal(job, SIGKILL);
@@ -540,81 +570,40 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	return 0;
 }
 
-static void job_await_supervisor(struct gp_job *job)
+static int job_recover_proc(const struct gp_store_proc *p, void *arg, struct gp_err *err)
 {
-	gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
-		     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
-}
+	struct gp_job *job = gp_job_find(arg, p->job);
 
-/*
- * Its processes lack memory that only the last daemon's mover had, and stand still for good. On a
- * card that is how they stay: killing a frozen process can stall the whole driver, and thawing one
- * without its memory is no better.
- */
-static void job_recover_lost(struct gp_job *job)
-{
-	bool soft = job->daemon->options.device == GP_DEVICE_SOFT;
-	const char *state = gp_job_state_name(job->state);
-	char cause[sizeof(job->cause)];
-
-	if (!soft || job->adopted) {
-		gp_job_finish(job, GP_JOB_FAILED,
-			      "its memory was lost when the daemon ended while it was %s; its "
-			      "processes are left frozen",
-			      state);
-		return;
-	}
-	snprintf(cause, sizeof(cause), "its memory was lost when the daemon ended while it was %s",
-		 state);
-	gp_job_set_state(job, GP_JOB_RUNNING, "%s: to be ended", cause);
-	gp_preempt_fail(job, cause);
-	job_await_supervisor(job);
-}
-
-/* Shims know their daemon for life: none comes back to this one. */
-static void job_recover_started(struct gp_job *job)
-{
-	switch (job->state) {
-	case GP_JOB_EVICTING:
-	case GP_JOB_SWAPPED:
-	case GP_JOB_RESTORING:
-		job_recover_lost(job);
-		return;
-	case GP_JOB_FREEZING:
-	case GP_JOB_FROZEN:
-	case GP_JOB_THAWING:
-		job->no_kill_before_ns = gp_now_ns() + JOB_THAW_GRACE_NS;
-		break;
-	default:
-		break;
-	}
-	if (job->adopted) {
-		gp_job_finish(job, GP_JOB_FAILED,
-			      "the daemon ended; its process goes on without one");
-		return;
-	}
-	if (job->no_kill_before_ns)
-		gp_job_set_state(job, GP_JOB_RUNNING,
-				 "was %s when the daemon ended: thaws itself within %llu s",
-				 gp_job_state_name(job->state), JOB_THAW_GRACE_NS / GP_NS_PER_SEC);
+	if (job && job->recovering)
+		gp_recover_expect(job, p->proc, p->pid);
 	else
-		gp_job_set_state(job, GP_JOB_RUNNING, "waiting for its supervisor after a restart");
-	job_await_supervisor(job);
+		gp_store_delete_proc(((struct gp_daemon *)arg)->store, p->proc);
+	return 0;
 }
 
 int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
 {
+	bool same_boot = true;
 	int r = gp_store_load(daemon->store, job_recover, daemon, &daemon->next_job, err);
 
+	if (r == 0)
+		r = gp_store_take_proc_block(daemon->store, &daemon->next_proc, err);
+	if (r == 0)
+		r = gp_store_swap_boot_id(daemon->store, daemon->boot_id, &same_boot, err);
 	if (r < 0)
 		return r;
 	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
 		if (gp_job_state_is_final(job->state) || job->state == GP_JOB_QUEUED)
 			continue;
-		job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
-		job_recover_started(job);
-		if (job->state == GP_JOB_RUNNING)
-			job->held = false;
+		if (!job->device)
+			job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
+		gp_recover_begin(job, same_boot);
+	}
+	r = gp_store_load_procs(daemon->store, job_recover_proc, daemon, err);
+	if (r < 0)
+		return r;
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		gp_recover_advance(job); /* of another boot: nobody is waited for */
 	}
 	return 0;
 }

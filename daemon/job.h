@@ -55,11 +55,12 @@ struct gp_job {
 	bool held;	 /* preempted by hand */
 	bool on_scratch; /* its memory is no longer its own: to be killed, not asked */
 	bool cancelling; /* ends as cancelled, or as failed with fail_cause */
+	bool orphaned;	 /* its supervisor is gone for good: its processes are ended by us */
 	char fail_cause[128];
 	char name[GP_WIRE_NAME_BYTES];
 	char cause[128];
 	char command[256]; /* the arguments, as far as they are shown */
-	char *blob; /* argv, environment, working directory; NULL if adopted */
+	char *blob;	   /* argv, environment, working directory; NULL if adopted */
 	uint32_t n_args, n_env, blob_bytes;
 
 	struct gp_peer *supervisor;
@@ -82,8 +83,14 @@ struct gp_job {
 	struct gp_timer op_timer;
 	uint64_t epoch;
 
-	uint64_t rests_until_ns;    /* an operation failed: the scheduler leaves it alone so long */
-	uint64_t no_kill_before_ns; /* its processes may be frozen, and thaw themselves by then */
+	/* daemon/recover.c */
+	bool recovering;     /* no operation begins */
+	bool recover_late;   /* the grace is over */
+	bool same_boot;	     /* it was started in this boot of the machine */
+	struct gp_list lost; /* struct gp_lost */
+	struct gp_timer recover_timer;
+
+	uint64_t rests_until_ns; /* an operation failed: the scheduler leaves it alone so long */
 	uint64_t state_since_ns;
 	uint32_t n_preemptions;
 	uint64_t submitted_ns, started_ns, ended_ns; /* wallclock */
@@ -111,6 +118,15 @@ void gp_job_set_state(struct gp_job *job, enum gp_job_state state, const char *c
 /* Ends the job: final state, answers waiting clients, gives back what it held. */
 void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *cause, ...)
 	gp_printf(3, 4);
+
+/*
+ * Ends a job whose processes and supervisor ended while nobody looked: by the supervisor's status
+ * file if there is one, else as @state with @cause.
+ */
+void gp_job_end_unseen(struct gp_job *job, enum gp_job_state state, const char *cause);
+
+/* Ends a job without a supervisor that has no process left. */
+void gp_job_check_procs(struct gp_job *job);
 
 /* Starts the supervisor of a queued job on its device (job->device set); finishes it on failure. */
 void gp_job_start(struct gp_job *job);

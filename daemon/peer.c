@@ -233,7 +233,7 @@ static void peer_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int
 		gp_job_handle_supervisor(peer, msg);
 		break;
 	case GP_ROLE_MOVER:
-		gp_device_handle(peer, msg);
+		gp_device_handle(peer, msg, fds, n_fds);
 		break;
 	default:
 		break;

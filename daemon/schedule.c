@@ -101,7 +101,7 @@ static uint64_t schedule_promised(const struct gp_device *d)
 /* Swapped, and back as soon as there is room. */
 static bool schedule_wants_back(const struct gp_job *job)
 {
-	return job->state == GP_JOB_SWAPPED && !job->held && !job->cancelling &&
+	return job->state == GP_JOB_SWAPPED && !job->held && !job->cancelling && !job->recovering &&
 	       job->op == GP_OP_NONE;
 }
 
@@ -117,7 +117,7 @@ static void schedule_fill(const struct gp_device *d, const struct gp_job *job, u
 		.device_bytes = gp_job_device_bytes(job),
 		.since_ns = job->state_since_ns,
 	};
-	if (job->op != GP_OP_NONE || job->cancelling)
+	if (job->op != GP_OP_NONE || job->cancelling || job->recovering)
 		return;
 	if (job->state == GP_JOB_QUEUED) {
 		ret->waiting = true;

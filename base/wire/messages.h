@@ -353,8 +353,10 @@ struct gp_wire_meminfo {
 	X(CONFIRM, confirm, struct gp_wire_none)                                                   \
 	X(CONFIRMED, confirmed, struct gp_wire_none)                                               \
 	/* S -> D, right after a HELLO that is not its first: it was known to an earlier daemon,   \
-	 * as the header's job and proc, and this is what became of it. D keeps the numbers */                      \
+	 * as the header's job and proc, and this is what became of it. D keeps the numbers */     \
 	X(RESYNC, resync, struct gp_wire_resync)                                                   \
+	/* D -> S: what is your state, after all that you were told? RESYNC */                     \
+	X(STATE, state, struct gp_wire_none)                                                       \
 	/* D -> S: end of LOCK; UNLOCKED */                                                        \
 	X(UNLOCK, unlock, struct gp_wire_none)                                                     \
 	X(UNLOCKED, unlocked, struct gp_wire_none)                                                 \
