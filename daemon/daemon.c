@@ -247,6 +247,8 @@ static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 		r = gp_device_new(daemon, 0, err);
 	if (r == 0)
 		r = gp_job_recover(daemon, err);
+	if (r == 0)
+		r = gp_store_start(daemon->store, err);
 	return r;
 }
 

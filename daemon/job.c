@@ -109,6 +109,27 @@ bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint3
 	return n_args > 0 && n_strings == (uint64_t)n_args + n_env + 1;
 }
 
+void gp_job_set_command(struct gp_job *job, char *blob, uint32_t blob_bytes, uint32_t n_args,
+			uint32_t n_env)
+{
+	char *out = job->command;
+	size_t left = sizeof(job->command);
+	const char *arg = blob;
+
+	job->blob = blob;
+	job->blob_bytes = blob_bytes;
+	job->n_args = n_args;
+	job->n_env = n_env;
+	for (uint32_t i = 0; i < n_args && left > 1; i++, arg += strlen(arg) + 1) {
+		int n = snprintf(out, left, "%s%s", i ? " " : "", arg);
+
+		n = n < 0 ? 0 : n;
+		n = (size_t)n >= left ? (int)left - 1 : n;
+		out += n;
+		left -= (size_t)n;
+	}
+}
+
 /*
  * The command and environment do not change, and can be a MiB: written until the job has started,
  * and not with every step of a preemption.
@@ -130,8 +151,13 @@ static void job_store(const struct gp_job *job, enum gp_job_state old)
 		.ended_ns = job->ended_ns,
 		.n_preemptions = job->n_preemptions,
 		.adopted = job->adopted,
+		.held = job->held,
+		.cancelling = job->cancelling,
+		.device = job->device ? (int32_t)job->device->ordinal : -1,
 		.name = job->name,
 		.cause = job->cause,
+		.fail_cause = job->fail_cause,
+		.command = job->command,
 		.blob = with_blob ? job->blob : NULL,
 		.blob_bytes = with_blob ? job->blob_bytes : 0,
 	};
@@ -235,10 +261,6 @@ uint64_t gp_job_resident_bytes(const struct gp_job *job)
 
 void gp_job_fill(const struct gp_job *job, struct gp_wire_job *ret_record)
 {
-	char *out = ret_record->command;
-	size_t left = sizeof(ret_record->command);
-	const char *arg = job->blob;
-
 	memset(ret_record, 0, sizeof(*ret_record));
 	*ret_record = (struct gp_wire_job){
 		.id = job->id,
@@ -261,14 +283,7 @@ void gp_job_fill(const struct gp_job *job, struct gp_wire_job *ret_record)
 	};
 	gp_wire_text(ret_record->name, sizeof(ret_record->name), job->name);
 	gp_wire_text(ret_record->cause, sizeof(ret_record->cause), job->cause);
-	for (uint32_t i = 0; i < job->n_args && left > 1; i++, arg += strlen(arg) + 1) {
-		int n = snprintf(out, left, "%s%s", i ? " " : "", arg);
-
-		n = n < 0 ? 0 : n;
-		n = (size_t)n >= left ? (int)left - 1 : n;
-		out += n;
-		left -= (size_t)n;
-	}
+	gp_wire_text(ret_record->command, sizeof(ret_record->command), job->command);
 }
 
 void gp_job_add_request(struct gp_job *job, struct gp_peer *peer, const struct gp_wire_msg *msg)
@@ -475,8 +490,6 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	struct gp_daemon *daemon = arg;
 	struct gp_job *job;
 
-	if (s->id >= daemon->next_job)
-		daemon->next_job = s->id + 1;
 	job = job_alloc(daemon, s->id);
 	if (!job)
 		return gp_err_set(err, -ENOMEM, "out of memory");
@@ -494,6 +507,14 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	job->ended_ns = s->ended_ns;
 	job->n_preemptions = s->n_preemptions;
 	job->adopted = s->adopted;
+	job->held = s->held;
+	job->cancelling = s->cancelling;
+	gp_wire_text(job->fail_cause, sizeof(job->fail_cause), s->fail_cause);
+	gp_wire_text(job->command, sizeof(job->command), s->command);
+	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
+		if ((int64_t)d->ordinal == s->device)
+			job->device = d;
+	}
 	job->state_since_ns = gp_now_ns();
 	/* Rows can be damaged, or edited: what is not sound must not be walked. */
 	if (!s->state || s->state >= GP_JOB_STATE_MAX_) {
@@ -501,11 +522,12 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 		return 0;
 	}
+	if (gp_job_state_is_final(job->state))
+		return 0;
 	if (!(s->adopted && !s->blob_bytes && !s->n_args) &&
 	    !gp_job_blob_is_sound(s->blob, s->blob_bytes, s->n_args, s->n_env)) {
 		job->n_args = job->n_env = 0;
-		if (!gp_job_state_is_final(job->state))
-			gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
+		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 		return 0;
 	}
 	if (s->blob_bytes) {
@@ -582,7 +604,7 @@ static void job_recover_started(struct gp_job *job)
 
 int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
 {
-	int r = gp_store_load(daemon->store, job_recover, daemon, err);
+	int r = gp_store_load(daemon->store, job_recover, daemon, &daemon->next_job, err);
 
 	if (r < 0)
 		return r;
@@ -591,6 +613,8 @@ int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
 			continue;
 		job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
 		job_recover_started(job);
+		if (job->state == GP_JOB_RUNNING)
+			job->held = false;
 	}
 	return 0;
 }

@@ -58,6 +58,7 @@ struct gp_job {
 	char fail_cause[128];
 	char name[GP_WIRE_NAME_BYTES];
 	char cause[128];
+	char command[256]; /* the arguments, as far as they are shown */
 	char *blob; /* argv, environment, working directory; NULL if adopted */
 	uint32_t n_args, n_env, blob_bytes;
 
@@ -96,6 +97,9 @@ struct gp_job {
 struct gp_job *gp_job_new(struct gp_daemon *daemon, const char *name, uid_t uid, int32_t priority,
 			  uint64_t mem_bytes);
 void gp_job_free(struct gp_job *job);
+/* Takes over @blob (malloc'd), which is sound: see gp_job_blob_is_sound. */
+void gp_job_set_command(struct gp_job *job, char *blob, uint32_t blob_bytes, uint32_t n_args,
+			uint32_t n_env);
 struct gp_job *gp_job_find(struct gp_daemon *daemon, uint64_t id);
 
 /*

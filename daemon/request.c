@@ -103,10 +103,7 @@ static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 		return;
 	}
 	request_forget_files(job);
-	job->blob = gp_take_ptr(blob);
-	job->blob_bytes = s->blob_bytes;
-	job->n_args = s->n_args;
-	job->n_env = s->n_env;
+	gp_job_set_command(job, gp_take_ptr(blob), s->blob_bytes, s->n_args, s->n_env);
 	gp_job_set_state(job, GP_JOB_QUEUED, "submitted");
 	gp_wire_init_reply(&reply, GP_WIRE_OK, msg);
 	reply.header.job = job->id;
