@@ -33,6 +33,7 @@ static void daemon_turn_end(struct gp_loop *loop)
 	gp_schedule_turn(daemon);
 	gp_store_commit(daemon->store);
 	gp_peer_reap(daemon);
+	gp_registry_trim(daemon);
 }
 
 static void daemon_schedule_again(struct gp_timer *timer)
@@ -269,6 +270,7 @@ int gp_daemon_init(struct gp_daemon *daemon, const struct gp_options *options, s
 	gp_list_init(&daemon->peers);
 	gp_list_init(&daemon->dead_peers);
 	gp_list_init(&daemon->jobs);
+	gp_registry_init(&daemon->registry);
 	gp_list_init(&daemon->devices);
 	gp_timer_init(&daemon->schedule_timer, daemon_schedule_again);
 	daemon_read_boot_id(daemon);

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "daemon/loop.h"
+#include "daemon/registry.h"
 
 #include <limits.h>
 #include <stdint.h>
@@ -44,8 +45,9 @@ struct gp_daemon {
 	struct gp_source signals;
 	struct gp_list peers;	   /* struct gp_peer */
 	struct gp_list dead_peers; /* closed in this turn, freed at its end */
-	struct gp_list jobs;	   /* struct gp_job, by id */
-	struct gp_list devices;	   /* struct gp_device, by ordinal */
+	struct gp_list jobs;	   /* struct gp_job, by id; see daemon/registry.h */
+	struct gp_registry registry;
+	struct gp_list devices; /* struct gp_device, by ordinal */
 	struct gp_store *store;
 
 	uint64_t next_job;

@@ -41,8 +41,7 @@ static struct gp_job *job_alloc(struct gp_daemon *daemon, uint64_t id)
 	gp_list_init(&job->requests);
 	gp_list_init(&job->lost);
 	gp_timer_init(&job->supervisor_timer, job_supervisor_timeout);
-	gp_list_init(&job->node);
-	gp_list_add_tail(&daemon->jobs, &job->node);
+	gp_registry_add(daemon, job);
 	return job;
 }
 
@@ -64,10 +63,17 @@ struct gp_job *gp_job_new(struct gp_daemon *daemon, const char *name, uid_t uid,
 	return job;
 }
 
+static void job_forget_request(struct gp_request *q)
+{
+	gp_list_del(&q->node);
+	gp_list_del(&q->peer_node);
+	free(q);
+}
+
 void gp_job_free(struct gp_job *job)
 {
 	gp_list_for_each(q, &job->requests, struct gp_request, node) {
-		free(q);
+		job_forget_request(q);
 	}
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		free(proc);
@@ -81,18 +87,14 @@ void gp_job_free(struct gp_job *job)
 	gp_timer_disarm(&job->op_timer);
 	gp_timer_disarm(&job->supervisor_timer);
 	gp_timer_disarm(&job->recover_timer);
-	gp_list_del(&job->node);
+	gp_registry_remove(job);
 	free(job->blob);
 	free(job);
 }
 
 struct gp_job *gp_job_find(struct gp_daemon *daemon, uint64_t id)
 {
-	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
-		if (job->id == id)
-			return job;
-	}
-	return NULL;
+	return gp_registry_find(daemon, id);
 }
 
 void gp_job_path(const struct gp_job *job, const char *suffix, char *buf, size_t buf_bytes)
@@ -139,7 +141,7 @@ void gp_job_set_command(struct gp_job *job, char *blob, uint32_t blob_bytes, uin
  */
 static void job_store(const struct gp_job *job, enum gp_job_state old)
 {
-	bool with_blob = !old || old == GP_JOB_QUEUED;
+	bool with_blob = job->blob && (!old || old == GP_JOB_QUEUED);
 	const struct gp_store_job s = {
 		.id = job->id,
 		.state = job->state,
@@ -194,6 +196,7 @@ static void job_set_state_va(struct gp_job *job, enum gp_job_state state, const 
 	memcpy(job->cause, text, sizeof(job->cause));
 	job->state = state;
 	job->state_since_ns = now_ns;
+	gp_registry_place(job);
 	gp_log(GP_LOG_INFO, "state",
 	       "job=%" PRIu64 " name=\"%s\" old=%s new=%s duration_ms=%.3f cause=\"%s\"", job->id,
 	       job->name, old ? gp_job_state_name(old) : "none", gp_job_state_name(state),
@@ -222,6 +225,8 @@ void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *caus
 	gp_timer_disarm(&job->op_timer);
 	gp_timer_disarm(&job->supervisor_timer);
 	job->saved_bytes = 0;
+	/* It is never started again, and its environment is nobody's business any more. */
+	free(gp_take_ptr(job->blob));
 	va_start(ap, cause);
 	job_set_state_va(job, state, cause, ap);
 	va_end(ap);
@@ -302,6 +307,8 @@ void gp_job_add_request(struct gp_job *job, struct gp_peer *peer, const struct g
 	memcpy(&q->msg, msg, msg->header.size);
 	gp_list_init(&q->node);
 	gp_list_add_tail(&job->requests, &q->node);
+	gp_list_init(&q->peer_node);
+	gp_list_add_tail(&peer->requests, &q->peer_node);
 }
 
 void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text)
@@ -319,20 +326,14 @@ void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text
 			gp_job_fill(job, &m.job);
 			gp_peer_send(q->peer, &m, NULL, 0);
 		}
-		gp_list_del(&q->node);
-		free(q);
+		job_forget_request(q);
 	}
 }
 
-void gp_job_forget_peer(struct gp_daemon *daemon, const struct gp_peer *peer)
+void gp_job_forget_peer(struct gp_peer *peer)
 {
-	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
-		gp_list_for_each(q, &job->requests, struct gp_request, node) {
-			if (q->peer == peer) {
-				gp_list_del(&q->node);
-				free(q);
-			}
-		}
+	gp_list_for_each(q, &peer->requests, struct gp_request, peer_node) {
+		job_forget_request(q);
 	}
 }
 
@@ -554,6 +555,9 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 		return 0;
 	}
+	gp_registry_place(job);
+	if (gp_job_state_is_final(job->state))
+		return 0;
 	if (!(s->adopted && !s->blob_bytes && !s->n_args) &&
 	    !gp_job_blob_is_sound(s->blob, s->blob_bytes, s->n_args, s->n_env)) {
 		job->n_args = job->n_env = 0;

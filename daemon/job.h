@@ -10,9 +10,13 @@
 #include "daemon/daemon.h"
 #include "daemon/peer.h"
 
+/* Where daemon/registry.h has a job besides. */
+enum gp_place { GP_PLACE_ACTIVE, GP_PLACE_QUEUE, GP_PLACE_ENDED };
+
 /* A client that waits for the job to get somewhere. */
 struct gp_request {
-	struct gp_list node;
+	struct gp_list node;	  /* job->requests */
+	struct gp_list peer_node; /* peer->requests */
 	struct gp_peer *peer;
 	struct gp_wire_msg msg; /* the request, for its cookie */
 };
@@ -41,6 +45,9 @@ enum gp_phase {
 
 struct gp_job {
 	struct gp_list node;
+	struct gp_list place; /* these three belong to daemon/registry.c */
+	enum gp_place placed;
+	struct gp_job *same_bucket;
 	struct gp_daemon *daemon;
 	struct gp_device *device; /* NULL while queued */
 	struct gp_list procs;
@@ -143,7 +150,7 @@ void gp_job_fill(const struct gp_job *job, struct gp_wire_job *ret_record);
 void gp_job_add_request(struct gp_job *job, struct gp_peer *peer, const struct gp_wire_msg *msg);
 /* Answers waiting requests of @type (GP_WIRE_WAIT, ...) with the job, or with an error. */
 void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text);
-void gp_job_forget_peer(struct gp_daemon *daemon, const struct gp_peer *peer);
+void gp_job_forget_peer(struct gp_peer *peer);
 
 /* Messages and end of the supervisor. */
 void gp_job_attach_supervisor(struct gp_job *job, struct gp_peer *peer);

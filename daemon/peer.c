@@ -285,6 +285,7 @@ void gp_peer_new(struct gp_daemon *daemon, int fd, bool on_shim_socket)
 	peer->source.fd = fd;
 	peer->source.dispatch = peer_dispatch;
 	gp_list_init(&peer->queue);
+	gp_list_init(&peer->requests);
 	gp_list_init(&peer->node);
 	if (gp_loop_add(&daemon->loop, &peer->source, EPOLLIN, &err) < 0) {
 		gp_log(GP_LOG_WARN, "peer", "pid=%d error=\"%s\"", cred.pid, err.msg);
@@ -306,7 +307,7 @@ void gp_peer_close(struct gp_peer *peer, const char *why)
 	gp_close_fd(&peer->source.fd);
 	gp_list_del(&peer->node);
 	gp_list_add_tail(&peer->daemon->dead_peers, &peer->node);
-	gp_job_forget_peer(peer->daemon, peer);
+	gp_job_forget_peer(peer);
 	if (peer->role == GP_ROLE_SHIM && peer->proc)
 		gp_proc_gone(peer->proc);
 	else if (peer->role == GP_ROLE_SUPERVISOR && peer->job)
@@ -328,6 +329,7 @@ void gp_peer_drop(struct gp_peer *peer)
 {
 	gp_loop_remove(&peer->daemon->loop, &peer->source);
 	gp_close_fd(&peer->source.fd);
+	gp_job_forget_peer(peer);
 	peer_free(peer);
 }
 

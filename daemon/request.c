@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define REQUEST_MAX_PRIORITY 1000
+#define REQUEST_MAX_PRIORITY GP_REGISTRY_MAX_PRIORITY
 #define REQUEST_SEALS	     (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 
 /* Reads the sealed memfd: once sealed nobody can change or shorten it while we read. */
@@ -130,7 +130,7 @@ void gp_request_list_more(struct gp_peer *peer)
 		if (peer->n_queued)
 			return;
 		if (job->id <= peer->listed_job)
-			continue;
+			continue; /* at most a few thousand, at most once for each full socket */
 		peer->listed_job = job->id;
 		request_send_job(peer, &peer->list, job);
 	}
