@@ -22,9 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How long a supervisor has to come back to a restarted daemon; it tries once a second. */
-#define JOB_SUPERVISOR_GRACE_NS (10 * GP_NS_PER_SEC)
-
 static void job_supervisor_timeout(struct gp_timer *timer);
 
 static struct gp_job *job_alloc(struct gp_daemon *daemon, uint64_t id)
@@ -456,7 +453,7 @@ void gp_job_supervisor_closed(struct gp_job *job)
 		return;
 	if (!job->supervisor_pid) /* started by an earlier daemon: it may come back */
 		gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
-			     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
+			     gp_now_ns() + job->daemon->options.orphan_grace_ns);
 	else if (job->supervisor_pidfd < 0)
 		job_supervisor_gone(job);
 }

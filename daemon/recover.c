@@ -15,9 +15,6 @@
 #include <string.h>
 #include <sys/pidfd.h>
 
-/* Shims and supervisors dial five times and once a second; more is for a machine that is busy. */
-#define RECOVER_GRACE_NS (10 * GP_NS_PER_SEC)
-
 static void recover_late(struct gp_timer *timer)
 {
 	struct gp_job *job = gp_container_of(timer, struct gp_job, recover_timer);
@@ -32,7 +29,8 @@ static void recover_start(struct gp_job *job)
 	job->recover_late = false;
 	gp_timer_disarm(&job->recover_timer);
 	gp_timer_init(&job->recover_timer, recover_late);
-	gp_timer_arm(&job->daemon->loop, &job->recover_timer, gp_now_ns() + RECOVER_GRACE_NS);
+	gp_timer_arm(&job->daemon->loop, &job->recover_timer,
+		     gp_now_ns() + job->daemon->options.orphan_grace_ns);
 }
 
 void gp_recover_begin(struct gp_job *job, bool same_boot)
