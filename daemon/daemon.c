@@ -66,12 +66,13 @@ static void daemon_accept_again(struct gp_timer *timer)
 	gp_loop_set_events(&l->daemon->loop, &l->source, EPOLLIN);
 }
 
-static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const char *name,
-			 struct gp_err *err)
+/* A socket of our own at runtime_dir/NAME.sock. */
+static int daemon_bind(struct gp_daemon *daemon, struct gp_listener *l, const char *name,
+		       struct gp_err *err)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", daemon->options.runtime_dir,
-			 name);
+	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s.sock",
+			 daemon->options.runtime_dir, name);
 
 	if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
 		return gp_err_set(
@@ -79,9 +80,6 @@ static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const 
 			"the runtime folder %s is too deep for a socket: choose a shorter "
 			"--runtime-dir",
 			daemon->options.runtime_dir);
-	l->daemon = daemon;
-	l->source.dispatch = daemon_accept;
-	gp_timer_init(&l->pause, daemon_accept_again);
 	l->source.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->source.fd < 0)
 		return gp_err_sys(err, -errno, "cannot create a socket");
@@ -90,7 +88,23 @@ static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const 
 	if (bind(l->source.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
 	    chmod(addr.sun_path, 0600) < 0 || listen(l->source.fd, SOMAXCONN) < 0)
 		return gp_err_sys(err, -errno, "cannot listen on %s", addr.sun_path);
-	return gp_loop_add(&daemon->loop, &l->source, EPOLLIN, err);
+	return 0;
+}
+
+/* Serves on the socket that the service manager passed under @name, else on one of our own. */
+static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const char *name,
+			 struct gp_err *err)
+{
+	int r = gp_activation_take(&daemon->activation, name, err);
+
+	l->daemon = daemon;
+	l->source.dispatch = daemon_accept;
+	gp_timer_init(&l->pause, daemon_accept_again);
+	if (r >= 0)
+		l->source.fd = r;
+	else if (r == -ENOENT)
+		r = daemon_bind(daemon, l, name, err);
+	return r < 0 ? r : gp_loop_add(&daemon->loop, &l->source, EPOLLIN, err);
 }
 
 /* Whoever keeps something that follows from a reloadable setting is told here. */
@@ -241,12 +255,30 @@ static void daemon_read_boot_id(struct gp_daemon *daemon)
 	daemon->boot_id[strcspn(daemon->boot_id, "\n")] = '\0';
 }
 
+/* What `systemctl status` shows. */
+static void daemon_describe(struct gp_notify *notify, char *buf, size_t bytes)
+{
+	struct gp_daemon *daemon = gp_container_of(notify, struct gp_daemon, notify);
+	unsigned int n_jobs = 0, n_running = 0, n_swapped = 0;
+
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		n_jobs += !gp_job_state_is_final(job->state);
+		n_running += job->state == GP_JOB_RUNNING;
+		n_swapped += job->state == GP_JOB_SWAPPED;
+	}
+	snprintf(buf, bytes, "%u jobs, %u running, %u swapped", n_jobs, n_running, n_swapped);
+}
+
 static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 {
 	const struct gp_options *o = &daemon->options;
 	int r;
 
-	r = daemon_folder(o->runtime_dir, err);
+	r = gp_activation_init(&daemon->activation, err);
+	if (r == 0)
+		r = gp_notify_init(&daemon->notify, &daemon->loop, daemon_describe, err);
+	if (r == 0)
+		r = daemon_folder(o->runtime_dir, err);
 	if (r == 0)
 		r = daemon_folder(o->state_dir, err);
 	if (r == 0)
@@ -260,15 +292,16 @@ static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 	if (r == 0)
 		r = daemon_signals(daemon, err);
 	if (r == 0)
-		r = daemon_listen(daemon, &daemon->control, "control.sock", err);
+		r = daemon_listen(daemon, &daemon->control, "control", err);
 	if (r == 0)
-		r = daemon_listen(daemon, &daemon->shim, "shim.sock", err);
+		r = daemon_listen(daemon, &daemon->shim, "shim", err);
 	for (uint32_t i = 0; r == 0 && i < o->n_devices; i++)
 		r = gp_device_new(daemon, i, err);
 	if (r == 0)
 		r = gp_job_recover(daemon, err);
 	if (r == 0)
 		r = gp_store_start(daemon->store, err);
+	gp_activation_fini(&daemon->activation);
 	return r;
 }
 
@@ -310,7 +343,9 @@ int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err)
 	       daemon->options.runtime_dir, daemon->options.state_dir,
 	       daemon->options.device == GP_DEVICE_SOFT ? "soft" : "nvidia", GP_VERSION);
 	gp_schedule_want(daemon);
+	gp_notify_ready(&daemon->notify);
 	r = gp_loop_run(&daemon->loop, err);
+	gp_notify_stopping(&daemon->notify);
 	if (r < 0)
 		return r;
 	if (daemon->exit_code)
@@ -343,6 +378,7 @@ void gp_daemon_fini(struct gp_daemon *daemon)
 	gp_close_fd(&daemon->control.source.fd);
 	gp_close_fd(&daemon->shim.source.fd);
 	gp_close_fd(&daemon->signals.fd);
+	gp_notify_fini(&daemon->notify);
 	gp_loop_fini(&daemon->loop);
 	gp_close_fd(&daemon->lock_fd);
 }

@@ -8,7 +8,9 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "daemon/activation.h"
 #include "daemon/loop.h"
+#include "daemon/notify.h"
 #include "daemon/registry.h"
 
 #include <limits.h>
@@ -53,6 +55,8 @@ struct gp_daemon {
 	int lock_fd; /* held as long as this daemon serves its runtime folder */
 	uid_t uid;
 
+	struct gp_activation activation; /* what the service manager passed, until it is taken */
+	struct gp_notify notify;
 	struct gp_listener control, shim;
 	struct gp_source signals;
 	struct gp_list peers;	   /* struct gp_peer */

@@ -200,6 +200,7 @@ static void job_set_state_va(struct gp_job *job, enum gp_job_state state, const 
 	       (double)event.duration_ns / GP_NS_PER_MS, job->cause);
 	gp_store_add_event(job->daemon->store, &event);
 	job_store(job, old);
+	gp_notify_changed(&job->daemon->notify);
 }
 
 void gp_job_set_state(struct gp_job *job, enum gp_job_state state, const char *cause, ...)

@@ -45,7 +45,7 @@ class Daemon:
     """A gpupresd --user of its own, with its own software device, or on the card."""
 
     def __init__(self, memory="1G", arena="1G", args=(), env=None, fresh_from=None, device="soft",
-                 log_level="debug"):
+                 log_level="debug", prefix=(), pass_fds=()):
         self.dir = fresh_from.dir if fresh_from else tempfile.mkdtemp(prefix="gp-e2e-")
         self.soft = "/dev/shm/gp-e2e-%d-%s" % (os.getpid(), os.path.basename(self.dir))
         self.env = dict(os.environ, GPUPRES_SOFT_DIR=self.soft, GPUPRES_SOFT_MEMORY=memory,
@@ -55,12 +55,12 @@ class Daemon:
         self.env.update(env or {})
         self.log_path = self.dir + "/gpupresd.log"
         os.makedirs(self.dir + "/swap", exist_ok=True)
-        argv = [DAEMON, "--user", "--device", device, "--runtime-dir", self.dir + "/run",
+        argv = [*prefix, DAEMON, "--user", "--device", device, "--runtime-dir", self.dir + "/run",
                 "--state-dir", self.dir + "/state", "--swap-dir", self.dir + "/swap",
                 "--arena", arena, *(("--log-level", log_level) if log_level else ()), *args]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(argv, env=self.env, stdout=log, stderr=log,
-                                            stdin=subprocess.DEVNULL)
+                                            stdin=subprocess.DEVNULL, pass_fds=pass_fds)
 
     def __enter__(self):
         self.ready()
