@@ -18,6 +18,7 @@ enum main_option {
 	MAIN_ARENA,
 	MAIN_SWAP_DIR,
 	MAIN_SWAP_MAX,
+	MAIN_LOCK,
 	MAIN_LOG_LEVEL,
 	MAIN_SELF_TEST,
 	MAIN_HELP,
@@ -32,6 +33,7 @@ static const struct option main_options[] = {
 	{ "arena", required_argument, NULL, MAIN_ARENA },
 	{ "swap-dir", required_argument, NULL, MAIN_SWAP_DIR },
 	{ "swap-max", required_argument, NULL, MAIN_SWAP_MAX },
+	{ "lock", required_argument, NULL, MAIN_LOCK },
 	{ "log-level", required_argument, NULL, MAIN_LOG_LEVEL },
 	{ "self-test", no_argument, NULL, MAIN_SELF_TEST },
 	{ "help", no_argument, NULL, MAIN_HELP },
@@ -52,6 +54,7 @@ static const char main_help[] =
 	"  --arena SIZE       host memory for evicted memory, e.g. 64G\n"
 	"  --swap-dir DIR     folder for what the arena cannot hold\n"
 	"  --swap-max SIZE    most that is put there (default 0: nothing)\n"
+	"  --lock FILE        locked as long as this mover lives\n"
 	"  --log-level L      err, warn, info (default) or debug\n"
 	"  --self-test        compare the device's hash with the CPU's, and measure it\n"
 	"  --help, --version\n";
@@ -109,6 +112,9 @@ static int main_parse_option(int option, struct main_args *a, struct gp_err *err
 		return 0;
 	case MAIN_SWAP_MAX:
 		return main_parse_size("swap-max", optarg, &a->mover.swap_max_bytes, err);
+	case MAIN_LOCK:
+		a->mover.lock = optarg;
+		return 0;
 	case MAIN_LOG_LEVEL:
 		if (gp_log_level_parse(optarg, &a->level) < 0)
 			return gp_err_set(err, -EINVAL, "--log-level %s: err, warn, info or debug",

@@ -448,6 +448,22 @@ static int mover_init_store(struct gp_mover *m, struct gp_err *err)
 	return 0;
 }
 
+/* The daemon finds a mover by the holder of this lock; the fd stays open for life. */
+static int mover_lock(const struct gp_mover_options *o, struct gp_err *err)
+{
+	const struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int fd;
+
+	if (!o->lock)
+		return 0;
+	fd = open(o->lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return gp_err_sys(err, -errno, "cannot open %s", o->lock);
+	if (fcntl(fd, F_SETLK, &lock) < 0)
+		return gp_err_sys(err, -errno, "%s is locked: another gpupres-mover runs", o->lock);
+	return 0;
+}
+
 int gp_mover_init(struct gp_mover *m, const struct gp_mover_options *options, gp_rm_ioctl_fn hook,
 		  struct gp_err *err)
 {
@@ -456,7 +472,9 @@ int gp_mover_init(struct gp_mover *m, const struct gp_mover_options *options, gp
 	m->options = options;
 	m->sock = m->signals = m->epoll = m->outbox.event_fd = -1;
 	gp_list_init(&m->procs);
-	r = mover_check_swap_dir(options, err);
+	r = mover_lock(options, err);
+	if (r == 0)
+		r = mover_check_swap_dir(options, err);
 	if (r == 0)
 		r = mover_init_signals(m, err);
 	if (r == 0)

@@ -16,6 +16,7 @@
 #include <signal.h>
 
 struct gp_mover_options {
+	const char *lock;   /* file to lock for life; NULL = none */
 	const char *socket; /* the daemon's */
 	uint32_t device;    /* ordinal */
 	bool soft;	    /* --kind */
