@@ -60,7 +60,7 @@ struct gp_job *gp_job_new(struct gp_daemon *daemon, const char *name, uid_t uid,
 	return job;
 }
 
-static void job_forget_request(struct gp_request *q)
+void gp_job_free_request(struct gp_request *q)
 {
 	gp_list_del(&q->node);
 	gp_list_del(&q->peer_node);
@@ -70,7 +70,7 @@ static void job_forget_request(struct gp_request *q)
 void gp_job_free(struct gp_job *job)
 {
 	gp_list_for_each(q, &job->requests, struct gp_request, node) {
-		job_forget_request(q);
+		gp_job_free_request(q);
 	}
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		free(proc);
@@ -324,14 +324,14 @@ void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text
 			gp_job_fill(job, &m.job);
 			gp_peer_send(q->peer, &m, NULL, 0);
 		}
-		job_forget_request(q);
+		gp_job_free_request(q);
 	}
 }
 
 void gp_job_forget_peer(struct gp_peer *peer)
 {
 	gp_list_for_each(q, &peer->requests, struct gp_request, peer_node) {
-		job_forget_request(q);
+		gp_job_free_request(q);
 	}
 }
 

@@ -148,6 +148,7 @@ void gp_job_fill(const struct gp_job *job, struct gp_wire_job *ret_record);
 
 /* Remembers that @peer waits; answered by gp_job_answer or dropped when the peer goes. */
 void gp_job_add_request(struct gp_job *job, struct gp_peer *peer, const struct gp_wire_msg *msg);
+void gp_job_free_request(struct gp_request *request);
 /* Answers waiting requests of @type (GP_WIRE_WAIT, ...) with the job, or with an error. */
 void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text);
 void gp_job_forget_peer(struct gp_peer *peer);

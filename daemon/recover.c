@@ -5,6 +5,7 @@
 #include "base/time.h"
 #include "daemon/device.h"
 #include "daemon/preempt.h"
+#include "daemon/request.h"
 #include "daemon/resync.h"
 #include "daemon/schedule.h"
 #include "daemon/store.h"
@@ -297,6 +298,7 @@ static void recover_apply(struct gp_job *job, const struct gp_resync_verdict *v,
 			gp_preempt_proc_joined(proc);
 	}
 	recover_act(job, v);
+	gp_request_take_up(job);
 	gp_schedule_want(job->daemon);
 }
 

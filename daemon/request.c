@@ -255,6 +255,13 @@ static void request_cancel(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 
 static void request_of_job(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
 {
+	bool moves = msg->header.type == GP_WIRE_PREEMPT || msg->header.type == GP_WIRE_RESUME;
+
+	/* What becomes of the job is not decided yet: gp_request_take_up. */
+	if (job->recovering && moves) {
+		gp_job_add_request(job, peer, msg);
+		return;
+	}
 	switch ((enum gp_wire_type)msg->header.type) {
 	case GP_WIRE_PREEMPT:
 		request_preempt(peer, msg, job);
@@ -281,6 +288,23 @@ static void request_of_job(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 		gp_peer_send_error(peer, msg, -EINVAL, "%s is not a client's request",
 				   gp_wire_name(msg->header.type));
 		break;
+	}
+}
+
+void gp_request_take_up(struct gp_job *job)
+{
+	struct gp_list waiting;
+
+	gp_list_init(&waiting);
+	gp_list_for_each(q, &job->requests, struct gp_request, node) {
+		if (q->msg.header.type != GP_WIRE_PREEMPT && q->msg.header.type != GP_WIRE_RESUME)
+			continue;
+		gp_list_del(&q->node);
+		gp_list_add_tail(&waiting, &q->node);
+	}
+	gp_list_for_each(q, &waiting, struct gp_request, node) {
+		request_of_job(q->peer, &q->msg, job);
+		gp_job_free_request(q);
 	}
 }
 

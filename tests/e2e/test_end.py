@@ -137,6 +137,7 @@ def kill_mover(daemon):
     pid = wait_until(lambda: movers_of(daemon), "the mover's lock")[0]
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not alive(pid), "the end of the mover")
+    return pid
 
 
 def held(daemon, ident, state):
@@ -155,7 +156,8 @@ def test_kill_of_the_mover_when_frozen_and_swapped():
         d.ctl("preempt", "--to", "frozen", str(frozen))
         d.ctl("preempt", str(swapped))
         d.ctl("preempt", str(other))
-        kill_mover(d)
+        old = kill_mover(d)
+        wait_until(lambda: movers_of(d) not in ([], [old]), "the next mover")
         for ident, state in (frozen, "frozen"), (swapped, "swapped"), (other, "swapped"):
             held(d, ident, state)
             d.ctl("resume", str(ident))
