@@ -10,6 +10,7 @@
 #include "daemon/job.h"
 #include "daemon/peer.h"
 #include "daemon/schedule.h"
+#include "daemon/settings.h"
 #include "daemon/store.h"
 
 #include <errno.h>
@@ -91,12 +92,24 @@ static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const 
 	return gp_loop_add(&daemon->loop, &l->source, EPOLLIN, err);
 }
 
+/* Whoever keeps something that follows from a reloadable setting is told here. */
+static void daemon_reload(struct gp_daemon *daemon)
+{
+	gp_settings_reload(daemon->settings, &daemon->options);
+	gp_log_set_level(daemon->options.log_level);
+}
+
 static void daemon_signal(struct gp_source *source, uint32_t events)
 {
 	struct gp_daemon *daemon = gp_container_of(source, struct gp_daemon, signals);
 	struct signalfd_siginfo info;
 
-	if (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
+	if (read(source->fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	/* Also when a terminal hangs up: jobs depend on us, and stopping has signals of its own. */
+	if (info.ssi_signo == SIGHUP) {
+		daemon_reload(daemon);
+	} else {
 		gp_log(GP_LOG_INFO, "stopping", "signal=%u", info.ssi_signo);
 		daemon->loop.stop = true;
 	}
@@ -166,8 +179,13 @@ static int daemon_find_driver(struct gp_daemon *daemon, struct gp_err *err)
 	if (r < 0)
 		return r;
 	if (daemon->options.device != GP_DEVICE_SOFT) {
-		daemon->options.device = GP_DEVICE_NVIDIA;
-		return gp_driver_find(daemon->driver, sizeof(daemon->driver), err);
+		r = gp_driver_find(daemon->driver, sizeof(daemon->driver), err);
+		if (r == 0 || daemon->options.device == GP_DEVICE_NVIDIA) {
+			daemon->options.device = GP_DEVICE_NVIDIA;
+			return r;
+		}
+		gp_log(GP_LOG_WARN, "no-driver", "error=\"%s\" effect=\"device=soft\"", err->msg);
+		daemon->options.device = GP_DEVICE_SOFT;
 	}
 	if ((size_t)snprintf(daemon->driver, sizeof(daemon->driver),
 			     "%.4000s/lib/gpupres/soft/"
@@ -191,7 +209,8 @@ static int daemon_check_options(const struct gp_options *o, struct gp_err *err)
 	ram = (uint64_t)info.totalram * info.mem_unit;
 	if (o->arena_bytes > ram)
 		return gp_err_set(err, -ENOMEM,
-				  "--arena %s is larger than this machine's RAM of %s",
+				  "the arena of %s is larger than this machine's RAM of %s: "
+				  "choose a smaller one (--arena)",
 				  gp_size_format(o->arena_bytes, a, sizeof(a)),
 				  gp_size_format(ram, b, sizeof(b)));
 	if (access(o->swap_dir, W_OK | X_OK) < 0)
@@ -243,8 +262,8 @@ static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 		r = daemon_listen(daemon, &daemon->control, "control.sock", err);
 	if (r == 0)
 		r = daemon_listen(daemon, &daemon->shim, "shim.sock", err);
-	if (r == 0)
-		r = gp_device_new(daemon, 0, err);
+	for (uint32_t i = 0; r == 0 && i < o->n_devices; i++)
+		r = gp_device_new(daemon, i, err);
 	if (r == 0)
 		r = gp_job_recover(daemon, err);
 	if (r == 0)
@@ -252,12 +271,12 @@ static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 	return r;
 }
 
-int gp_daemon_init(struct gp_daemon *daemon, const struct gp_options *options, struct gp_err *err)
+int gp_daemon_init(struct gp_daemon *daemon, struct gp_settings *settings, struct gp_err *err)
 {
 	int r;
 
 	*daemon = (struct gp_daemon){
-		.options = *options,
+		.settings = settings,
 		.uid = geteuid(),
 		.next_job = 1,
 		.lock_fd = -1,
@@ -266,6 +285,8 @@ int gp_daemon_init(struct gp_daemon *daemon, const struct gp_options *options, s
 		.shim.is_shim = true,
 		.signals.fd = -1,
 	};
+	gp_settings_store(settings, &daemon->options);
+	gp_log_init("gpupresd", daemon->options.log_level);
 	gp_list_init(&daemon->peers);
 	gp_list_init(&daemon->dead_peers);
 	gp_list_init(&daemon->jobs);

@@ -7,20 +7,31 @@
  */
 #include "base/err.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "daemon/loop.h"
 
 #include <limits.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+struct gp_settings;
 struct gp_store;
+
+#define GP_MAX_DEVICES 1
 
 enum gp_device_kind { GP_DEVICE_AUTO, GP_DEVICE_SOFT, GP_DEVICE_NVIDIA };
 
+/* The values of the table in daemon/settings.c, which says what each is. */
 struct gp_options {
 	enum gp_device_kind device;
-	uint64_t arena_bytes, swap_bytes;
+	uint64_t n_devices;
 	const char *runtime_dir, *state_dir, *swap_dir; /* absolute */
+	enum gp_log_level log_level;
+	const char *group;  /* "" = none */
+	const char *admins; /* for gp_config_next_name() */
+	uint64_t arena_bytes, swap_bytes;
+	uint64_t history_days, history_rows;
+	uint64_t term_ns, orphan_grace_ns;
 };
 
 /* A listening socket. */
@@ -33,9 +44,10 @@ struct gp_listener {
 
 struct gp_daemon {
 	struct gp_loop loop;
-	struct gp_options options;
-	char tree[PATH_MAX];   /* root of our own tree */
-	char driver[PATH_MAX]; /* the libcuda.so.1 that shims and movers open */
+	struct gp_options options;    /* reloaded by SIGHUP: look again at each use */
+	struct gp_settings *settings; /* where they come from */
+	char tree[PATH_MAX];	      /* root of our own tree */
+	char driver[PATH_MAX];	      /* the libcuda.so.1 that shims and movers open */
 	char boot_id[40];
 	int lock_fd; /* held as long as this daemon serves its runtime folder */
 	uid_t uid;
@@ -55,10 +67,13 @@ struct gp_daemon {
 	int exit_code;
 };
 
-/* Opens sockets, store and devices. @options and its strings must outlive the daemon. */
-gp_must_check int gp_daemon_init(struct gp_daemon *daemon, const struct gp_options *options,
+/* Opens sockets, store and devices. @settings is loaded, and must outlive the daemon. */
+gp_must_check int gp_daemon_init(struct gp_daemon *daemon, struct gp_settings *settings,
 				 struct gp_err *err);
-/* Runs until told to stop by SIGTERM, SIGINT or SIGHUP, or until a device cannot be brought up. */
+/*
+ * Runs until told to stop by SIGTERM or SIGINT, or until a device cannot be brought up. SIGHUP
+ * reads the configuration again.
+ */
 gp_must_check int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err);
 /* Also after gp_daemon_init failed. What is stored of jobs stays as it is. */
 void gp_daemon_fini(struct gp_daemon *daemon);

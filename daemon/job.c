@@ -21,8 +21,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How long a supervisor has to come back to a restarted daemon; it tries once a second. */
-#define JOB_SUPERVISOR_GRACE_NS (10 * GP_NS_PER_SEC)
 /* By when a shim has thawed a process with all its memory after it lost its daemon: 10 s, and some.
  */
 #define JOB_THAW_GRACE_NS (15 * GP_NS_PER_SEC)
@@ -426,7 +424,7 @@ void gp_job_supervisor_closed(struct gp_job *job)
 		return;
 	if (!job->supervisor_pid) /* started by an earlier daemon: it may come back */
 		gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
-			     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
+			     gp_now_ns() + job->daemon->options.orphan_grace_ns);
 	else if (job->supervisor_pidfd < 0)
 		job_supervisor_gone(job);
 }
@@ -543,7 +541,7 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 static void job_await_supervisor(struct gp_job *job)
 {
 	gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
-		     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
+		     gp_now_ns() + job->daemon->options.orphan_grace_ns);
 }
 
 /*

@@ -32,7 +32,6 @@
 #define PREEMPT_MEMORY_NS      (30 * GP_NS_PER_SEC) /* a shim that creates and maps */
 #define PREEMPT_MOVE_NS	       (60 * GP_NS_PER_SEC) /* moving bytes: this, and */
 #define PREEMPT_NS_PER_BYTE    20		    /* 50 MB/s, below any disk worth swapping to */
-#define PREEMPT_TERM_NS	       (5 * GP_NS_PER_SEC)  /* from SIGTERM to SIGKILL */
 #define PREEMPT_MAX_THAW_TRIES 5
 #define PREEMPT_RETRY_NS       (5 * GP_NS_PER_SEC) /* after an operation that failed */
 
@@ -202,7 +201,7 @@ static void preempt_begin_kill(struct gp_job *job, bool on_scratch)
 	job->op = GP_OP_CANCEL;
 	gp_timer_disarm(&job->op_timer);
 	gp_timer_init(&job->op_timer, preempt_kill);
-	preempt_phase(job, GP_PHASE_KILL, PREEMPT_TERM_NS);
+	preempt_phase(job, GP_PHASE_KILL, job->daemon->options.term_ns);
 	gp_job_signal(job, on_scratch ? SIGKILL : SIGTERM);
 }
 

@@ -3,6 +3,7 @@
  * Plays mover, shims, supervisor and client against the daemon's own loop, in this process: every
  * order of answers, ends and deadlines can be had, and none of it waits.
  */
+#include "base/time.h"
 #include "daemon/preempt.h"
 #include "daemon/schedule.h"
 #include "daemon/store.h"
@@ -214,6 +215,8 @@ static void begin(void)
 	d = (struct gp_daemon){ .uid = geteuid(), .next_job = 1, .lock_fd = -1 };
 	d.options.device = GP_DEVICE_SOFT;
 	d.options.state_dir = folder;
+	d.options.term_ns = 5 * GP_NS_PER_SEC;
+	d.options.orphan_grace_ns = 10 * GP_NS_PER_SEC;
 	d.control.source.fd = d.shim.source.fd = d.signals.fd = -1;
 	gp_list_init(&d.peers);
 	gp_list_init(&d.dead_peers);
