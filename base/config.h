@@ -35,14 +35,15 @@ struct gp_config_key;
 struct gp_config_type {
 	int (*parse)(const struct gp_config_key *key, const char *text, void *field,
 		     struct gp_err *err);
-	size_t bytes; /* of the field */
-	bool is_text; /* the field is a const char *, to text that the configuration owns */
+	const char *what; /* for the documentation: "A size" */
+	size_t bytes;	  /* of the field */
+	bool is_text;	  /* the field is a const char *, to text that the configuration owns */
 	bool may_be_empty;
 };
 
 extern const struct gp_config_type gp_config_size;     /* uint64_t, in bytes */
 extern const struct gp_config_type gp_config_duration; /* uint64_t, in ns */
-extern const struct gp_config_type gp_config_count;    /* uint64_t */
+extern const struct gp_config_type gp_config_count;    /* uint32_t */
 extern const struct gp_config_type gp_config_choice;   /* an enum: the index among the choices */
 extern const struct gp_config_type gp_config_path;     /* const char *, absolute */
 extern const struct gp_config_type gp_config_name;     /* const char *, one word, may be "" */
@@ -66,6 +67,7 @@ struct gp_config_key {
 	int (*work_out)(const struct gp_config *config, char *buf, size_t buf_bytes,
 			struct gp_err *err);
 	const char *initial_doc; /* what work_out does, in words */
+	const char *sample;	 /* a value for the sample file in its place */
 };
 
 enum gp_config_rank { GP_CONFIG_DEFAULT, GP_CONFIG_FILE, GP_CONFIG_COMMAND_LINE };

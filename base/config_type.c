@@ -54,6 +54,7 @@ static int config_parse_duration(const struct gp_config_key *key, const char *te
 static int config_parse_count(const struct gp_config_key *key, const char *text, void *field,
 			      struct gp_err *err)
 {
+	uint32_t count;
 	uint64_t value;
 	char *end;
 	int r;
@@ -62,11 +63,12 @@ static int config_parse_count(const struct gp_config_key *key, const char *text,
 	value = strtoull(text, &end, 10);
 	if (!isdigit((unsigned char)*text) || *end)
 		return gp_err_set(err, -EINVAL, "is not a number: write digits only");
-	if (errno)
-		return gp_err_set(err, -ERANGE, "is too large: write a smaller number");
+	if (errno || value > UINT32_MAX)
+		return gp_err_set(err, -ERANGE, "is too large: write at most %u", UINT32_MAX);
 	r = config_check_range(key, value, "", 1, err);
+	count = (uint32_t)value;
 	if (r == 0)
-		memcpy(field, &value, sizeof(value));
+		memcpy(field, &count, sizeof(count));
 	return r;
 }
 
@@ -102,8 +104,8 @@ static int config_parse_path(const struct gp_config_key *key, const char *text, 
 static int config_parse_name(const struct gp_config_key *key, const char *text, void *field,
 			     struct gp_err *err)
 {
-	if (text[strcspn(text, " \t,@")] || strlen(text) >= GP_CONFIG_NAME_BYTES)
-		return gp_err_set(err, -EINVAL, "is not a name: write one word");
+	if (text[strcspn(text, " \t,@\"'")] || strlen(text) >= GP_CONFIG_NAME_BYTES)
+		return gp_err_set(err, -EINVAL, "is not a name: write one word, without quotes");
 	memcpy(field, &text, sizeof(text));
 	return 0;
 }
@@ -127,23 +129,60 @@ static int config_parse_names(const struct gp_config_key *key, const char *text,
 	char name[GP_CONFIG_NAME_BYTES];
 
 	for (const char *pos = text; gp_config_next_name(&pos, name);) {
-		if (!strcmp(name, "@") || strlen(name) == GP_CONFIG_NAME_BYTES - 1)
+		if (!strcmp(name, "@") || strpbrk(name, "\"'") ||
+		    strlen(name) == GP_CONFIG_NAME_BYTES - 1)
 			return gp_err_set(err, -EINVAL,
-					  "holds \"%.16s\", which is no name: "
-					  "write users, and groups as @group",
+					  "holds %.16s, which is no name: write users, and "
+					  "groups as @group, without quotes",
 					  name);
 	}
 	memcpy(field, &text, sizeof(text));
 	return 0;
 }
 
-const struct gp_config_type gp_config_size = { config_parse_size, sizeof(uint64_t), false, false };
-const struct gp_config_type gp_config_duration = { config_parse_duration, sizeof(uint64_t), false,
-						   false };
-const struct gp_config_type gp_config_count = { config_parse_count, sizeof(uint64_t), false,
-						false };
-const struct gp_config_type gp_config_choice = { config_parse_choice, sizeof(unsigned int), false,
-						 false };
-const struct gp_config_type gp_config_path = { config_parse_path, sizeof(char *), true, false };
-const struct gp_config_type gp_config_name = { config_parse_name, sizeof(char *), true, true };
-const struct gp_config_type gp_config_names = { config_parse_names, sizeof(char *), true, true };
+const struct gp_config_type gp_config_size = {
+	.parse = config_parse_size,
+	.what = "A size such as 512M or 16G",
+	.bytes = sizeof(uint64_t),
+};
+
+const struct gp_config_type gp_config_duration = {
+	.parse = config_parse_duration,
+	.what = "A duration such as 500ms, 30s or 90d",
+	.bytes = sizeof(uint64_t),
+};
+
+const struct gp_config_type gp_config_count = {
+	.parse = config_parse_count,
+	.what = "A number",
+	.bytes = sizeof(uint32_t),
+};
+
+const struct gp_config_type gp_config_choice = {
+	.parse = config_parse_choice,
+	.what = "One word",
+	.bytes = sizeof(unsigned int),
+};
+
+const struct gp_config_type gp_config_path = {
+	.parse = config_parse_path,
+	.what = "A whole path",
+	.bytes = sizeof(char *),
+	.is_text = true,
+};
+
+const struct gp_config_type gp_config_name = {
+	.parse = config_parse_name,
+	.what = "One word, or nothing",
+	.bytes = sizeof(char *),
+	.is_text = true,
+	.may_be_empty = true,
+};
+
+const struct gp_config_type gp_config_names = {
+	.parse = config_parse_names,
+	.what = "Names, or nothing",
+	.bytes = sizeof(char *),
+	.is_text = true,
+	.may_be_empty = true,
+};

@@ -27,13 +27,13 @@ enum gp_device_kind { GP_DEVICE_AUTO, GP_DEVICE_SOFT, GP_DEVICE_NVIDIA };
 /* The values of the table in daemon/settings.c, which says what each is. */
 struct gp_options {
 	enum gp_device_kind device;
-	uint64_t n_devices;
+	uint32_t n_devices;
 	const char *runtime_dir, *state_dir, *swap_dir; /* absolute */
 	enum gp_log_level log_level;
 	const char *group;  /* "" = none */
 	const char *admins; /* for gp_config_next_name() */
 	uint64_t arena_bytes, swap_bytes;
-	uint64_t history_days, history_rows;
+	uint32_t history_days, history_rows;
 	uint64_t term_ns, orphan_grace_ns;
 };
 

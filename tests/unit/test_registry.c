@@ -20,6 +20,7 @@ static struct gp_job *add(uint64_t id, int32_t priority, enum gp_job_state state
 	job->supervisor_pidfd = -1;
 	gp_list_init(&job->procs);
 	gp_list_init(&job->requests);
+	gp_list_init(&job->lost);
 	gp_registry_add(&d, job);
 	gp_registry_place(job);
 	return job;
