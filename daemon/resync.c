@@ -23,8 +23,7 @@ enum resync_fact {
 	LOST = 1 << 11,	   /* one lacks memory or bytes that the ledger does not cover */
 	SCRATCH = 1 << 12, /* one is on scratch memory */
 	LATE = 1 << 13,	   /* one may come yet */
-	COPIES = 1 << 14,  /* and one such has copies */
-	STILL = 1 << 15,   /* one does not run: any of LOCKED, AWAY, LOST, SCRATCH */
+	STILL = 1 << 14,   /* one does not run: any of LOCKED, AWAY, LOST, SCRATCH */
 };
 
 /* Masks of 1 << enum gp_job_state. */
@@ -40,7 +39,7 @@ enum resync_fact {
 struct resync_row {
 	const char *name;
 	uint32_t states;
-	uint32_t must, any, must_not; /* facts: all of these, one of these (if any), none */
+	uint32_t must, must_not; /* facts */
 	enum gp_resync_outcome outcome;
 	uint32_t state;
 	const char *cause;
@@ -48,62 +47,58 @@ struct resync_row {
 
 static const struct resync_row resync_rows[] = {
 	/* It has ended. */
-	{ "final-still", FINAL, STILL, 0, 0, GP_RESYNC_EXPEL, SAME,
+	{ "final-still", FINAL, STILL, 0, GP_RESYNC_EXPEL, SAME,
 	  "it has ended, but a process of it stands still" },
-	{ "final", FINAL, 0, 0, 0, GP_RESYNC_KEEP, SAME, "it has ended" },
+	{ "final", FINAL, 0, 0, GP_RESYNC_KEEP, SAME, "it has ended" },
 
 	/* Nothing of it can be there. One that is there all the same was not stored in time. */
-	{ "queued-cancel", IN_QUEUE, CANCELLING, 0, ALIVE | SUPERVISED | LATE, GP_RESYNC_CANCEL,
-	  SAME, "cancelled while queued" },
-	{ "queued", IN_QUEUE, 0, 0, ALIVE | SUPERVISED | LATE, GP_RESYNC_KEEP, SAME, "queued" },
-	{ "reboot-cancel", ANY, CANCELLING, 0, ALIVE | SUPERVISED | SAME_BOOT, GP_RESYNC_REBOOTED,
+	{ "queued-cancel", IN_QUEUE, CANCELLING, ALIVE | SUPERVISED | LATE, GP_RESYNC_CANCEL, SAME,
+	  "cancelled while queued" },
+	{ "queued", IN_QUEUE, 0, ALIVE | SUPERVISED | LATE, GP_RESYNC_KEEP, SAME, "queued" },
+	{ "reboot-cancel", ANY, CANCELLING, ALIVE | SUPERVISED | SAME_BOOT, GP_RESYNC_REBOOTED,
 	  GP_JOB_CANCELLED, "cancelled; the machine restarted" },
-	{ "reboot", ANY, 0, 0, ALIVE | SUPERVISED | SAME_BOOT, GP_RESYNC_REBOOTED, GP_JOB_FAILED,
+	{ "reboot", ANY, 0, ALIVE | SUPERVISED | SAME_BOOT, GP_RESYNC_REBOOTED, GP_JOB_FAILED,
 	  "the machine restarted" },
 
-	/* One that is late may be frozen: nobody is killed before, nor run while it needs copies.
-	 */
-	{ "late-copies", ANY, COPIES, 0, 0, GP_RESYNC_WAIT, SAME,
-	  "waits for a process with saved memory" },
-	{ "late-end", ANY, LATE, CANCELLING | SCRATCH | LOST | UNOWNED, 0, GP_RESYNC_WAIT, SAME,
-	  "to be ended, when a process that may be frozen is back" },
-	{ "late", ANY, LATE, 0, ALIVE, GP_RESYNC_WAIT, SAME, "waits for its processes" },
+	/* One that is late may be frozen, and need its copies: the job can be neither run, nor
+	 * frozen as one, nor killed without it. */
+	{ "late", ANY, LATE, 0, GP_RESYNC_WAIT, SAME, "waits for its processes" },
 
 	/* No process came back. */
-	{ "adopted-gone-cancel", ANY, ADOPTED | CANCELLING, 0, ALIVE, GP_RESYNC_ENDED,
+	{ "adopted-gone-cancel", ANY, ADOPTED | CANCELLING, ALIVE, GP_RESYNC_ENDED,
 	  GP_JOB_CANCELLED, "the process is gone" },
-	{ "adopted-gone", ANY, ADOPTED, 0, ALIVE, GP_RESYNC_ENDED, GP_JOB_DONE,
+	{ "adopted-gone", ANY, ADOPTED, ALIVE, GP_RESYNC_ENDED, GP_JOB_DONE,
 	  "the process is gone" },
-	{ "supervised-cancel", ANY, SUPERVISED | CANCELLING, 0, ALIVE, GP_RESYNC_CANCEL,
+	{ "supervised-cancel", ANY, SUPERVISED | CANCELLING, ALIVE, GP_RESYNC_CANCEL,
 	  GP_JOB_RUNNING, "to be cancelled: nothing of it is on the device" },
-	{ "supervised-starting", NOT_STARTED, SUPERVISED, 0, ALIVE, GP_RESYNC_RUN, GP_JOB_STARTING,
+	{ "supervised-starting", NOT_STARTED, SUPERVISED, ALIVE, GP_RESYNC_RUN, GP_JOB_STARTING,
 	  "its supervisor is back" },
-	{ "supervised", ANY, SUPERVISED, 0, ALIVE, GP_RESYNC_RUN, GP_JOB_RUNNING,
+	{ "supervised", ANY, SUPERVISED, ALIVE, GP_RESYNC_RUN, GP_JOB_RUNNING,
 	  "its supervisor is back" },
-	{ "gone-cancel", ANY, CANCELLING, 0, ALIVE, GP_RESYNC_ENDED, GP_JOB_CANCELLED,
+	{ "gone-cancel", ANY, CANCELLING, ALIVE, GP_RESYNC_ENDED, GP_JOB_CANCELLED,
 	  "its supervisor is gone" },
-	{ "gone", ANY, 0, 0, ALIVE, GP_RESYNC_ENDED, GP_JOB_FAILED, "its supervisor is gone" },
+	{ "gone", ANY, 0, ALIVE, GP_RESYNC_ENDED, GP_JOB_FAILED, "its supervisor is gone" },
 
 	/* It can only end. */
-	{ "cancel", ANY, CANCELLING, 0, 0, GP_RESYNC_CANCEL, FOUND, "to be cancelled" },
-	{ "scratch", ANY, SCRATCH, 0, 0, GP_RESYNC_LOST, FOUND,
+	{ "cancel", ANY, CANCELLING, 0, GP_RESYNC_CANCEL, FOUND, "to be cancelled" },
+	{ "scratch", ANY, SCRATCH, 0, GP_RESYNC_LOST, FOUND,
 	  "its saved memory was lost: it was given up before the daemon restarted" },
-	{ "lost-arena", ANY, LOST | MOVER_LOST, 0, 0, GP_RESYNC_LOST, FOUND,
+	{ "lost-arena", ANY, LOST | MOVER_LOST, 0, GP_RESYNC_LOST, FOUND,
 	  "its saved memory was lost when gpupresd and gpupres-mover ended" },
-	{ "lost", ANY, LOST, 0, 0, GP_RESYNC_LOST, FOUND,
+	{ "lost", ANY, LOST, 0, GP_RESYNC_LOST, FOUND,
 	  "its saved memory was lost: not all of it is in the arena" },
-	{ "orphan", ANY, UNOWNED, 0, 0, GP_RESYNC_ORPHANED, FOUND, "its supervisor is gone" },
+	{ "orphan", ANY, UNOWNED, 0, GP_RESYNC_ORPHANED, FOUND, "its supervisor is gone" },
 
 	/* It goes on. */
-	{ "away-open", ANY, AWAY | OPEN, 0, 0, GP_RESYNC_BRING_BACK, GP_JOB_SWAPPED,
+	{ "away-open", ANY, AWAY | OPEN, 0, GP_RESYNC_BRING_BACK, GP_JOB_SWAPPED,
 	  "a part of it runs already: the rest is brought back" },
-	{ "away", ANY, AWAY, 0, 0, GP_RESYNC_STAY_SWAPPED, GP_JOB_SWAPPED,
+	{ "away", ANY, AWAY, 0, GP_RESYNC_STAY_SWAPPED, GP_JOB_SWAPPED,
 	  "its saved memory outlived the daemon" },
-	{ "held", ANY, HELD, 0, 0, GP_RESYNC_STAY_FROZEN, GP_JOB_FREEZING, "held" },
-	{ "locked", ANY, LOCKED, 0, 0, GP_RESYNC_THAW, GP_JOB_FROZEN, "its memory is in place" },
-	{ "open", ANY, ALIVE, 0, 0, GP_RESYNC_RUN, GP_JOB_RUNNING, "it ran on without a daemon" },
+	{ "held", ANY, HELD, 0, GP_RESYNC_STAY_FROZEN, GP_JOB_FREEZING, "held" },
+	{ "locked", ANY, LOCKED, 0, GP_RESYNC_THAW, GP_JOB_FROZEN, "its memory is in place" },
+	{ "open", ANY, ALIVE, 0, GP_RESYNC_RUN, GP_JOB_RUNNING, "it ran on without a daemon" },
 
-	{ "none", 0, 0, 0, 0, GP_RESYNC_WAIT, SAME, "no row" },
+	{ "none", 0, 0, 0, GP_RESYNC_WAIT, SAME, "no row" },
 };
 
 /* Its counts say whether it lacks memory or bytes; one that is open lacks none. */
@@ -129,7 +124,7 @@ static uint32_t resync_facts_of(const struct gp_resync_proc *p)
 	case GP_RESYNC_NEW:
 		return ALIVE;
 	case GP_RESYNC_LATE:
-		return p->n_saved ? LATE | COPIES : LATE;
+		return LATE;
 	case GP_RESYNC_GONE:
 		return 0;
 	case GP_RESYNC_BACK:
@@ -199,7 +194,7 @@ static const struct resync_row *resync_find(enum gp_job_state state, uint32_t fa
 
 	for (size_t i = 0; i < GP_ARRAY_SIZE(resync_rows) - 1; i++, row++) {
 		if ((row->states & 1u << state) && (facts & row->must) == row->must &&
-		    (!row->any || (facts & row->any)) && !(facts & row->must_not))
+		    !(facts & row->must_not))
 			break;
 	}
 	return row;

@@ -88,11 +88,6 @@ static bool is_late(const struct gp_resync_proc *p)
 	return p->presence == GP_RESYNC_LATE;
 }
 
-static bool is_late_with_copies(const struct gp_resync_proc *p)
-{
-	return is_late(p) && p->n_saved;
-}
-
 static bool is_alive(const struct gp_resync_proc *p)
 {
 	return is_back(p) || p->presence == GP_RESYNC_NEW;
@@ -205,36 +200,27 @@ static void test_late_process_when_it_has_copies_then_nothing_is_done_before_it_
 	struct gp_resync_job job = job_in(GP_JOB_EVICTING);
 
 	DECIDE(job, locked, late_saved);
-	EXPECT("late-copies", GP_RESYNC_WAIT, GP_JOB_EVICTING);
+	EXPECT("late", GP_RESYNC_WAIT, GP_JOB_EVICTING);
 	CHECK_EQ(flags[1], 0);
 	job.cancelling = true;
 	DECIDE(job, locked, late_saved);
-	EXPECT("late-copies", GP_RESYNC_WAIT, GP_JOB_EVICTING);
+	EXPECT("late", GP_RESYNC_WAIT, GP_JOB_EVICTING);
 	/* It comes. */
 	DECIDE(job, locked, away);
 	EXPECT("cancel", GP_RESYNC_CANCEL, GP_JOB_SWAPPED);
 }
 
-static void test_late_process_when_it_has_no_copies_then_others_are_thawed_but_not_killed(void)
-{
-	struct gp_resync_job job = job_in(GP_JOB_FROZEN);
-
-	DECIDE(job, locked, late);
-	EXPECT("locked", GP_RESYNC_THAW, GP_JOB_FROZEN);
-	job.cancelling = true;
-	DECIDE(job, locked, late);
-	EXPECT("late-end", GP_RESYNC_WAIT, GP_JOB_FROZEN);
-	job.cancelling = false;
-	DECIDE(job, away_none, late);
-	EXPECT("late-end", GP_RESYNC_WAIT, GP_JOB_FROZEN);
-}
-
-static void test_late_process_when_it_is_all_that_is_left_then_waited_for(void)
+static void test_late_process_when_it_has_no_copies_then_waited_for_too(void)
 {
 	struct gp_resync_job job = adopted_in(GP_JOB_FROZEN);
 
 	DECIDE(job, late, gone);
 	EXPECT("late", GP_RESYNC_WAIT, GP_JOB_FROZEN);
+	DECIDE(job, locked, late);
+	EXPECT("late", GP_RESYNC_WAIT, GP_JOB_FROZEN);
+	/* It is known to have ended. */
+	DECIDE(job, locked, gone);
+	EXPECT("locked", GP_RESYNC_THAW, GP_JOB_FROZEN);
 }
 
 static void test_adopted_job_when_its_process_is_gone_then_over(void)
@@ -483,15 +469,8 @@ static const char *expected_row(const struct gp_resync_job *job, const struct gp
 		if (!job->same_boot)
 			return job->cancelling ? "reboot-cancel" : "reboot";
 	}
-	if (any(procs, n, is_late_with_copies))
-		return "late-copies";
-	if (any(procs, n, is_late)) {
-		if (job->cancelling || any(procs, n, is_short) || any(procs, n, is_scratch) ||
-		    (!job->adopted && !supervised))
-			return "late-end";
-		if (!alive)
-			return "late";
-	}
+	if (any(procs, n, is_late))
+		return "late";
 	return alive ? expected_alive(job, procs, n, supervised) : expected_empty(job, supervised);
 }
 
@@ -562,15 +541,13 @@ static void check_outcome(const struct gp_resync_job *job, const struct gp_resyn
 	case GP_RESYNC_EXPEL:
 		CHECK(is_final(job->state) && still);
 		break;
-	case GP_RESYNC_CANCEL:
-	case GP_RESYNC_ORPHANED:
-		CHECK(!any(procs, n, is_late)); /* it might be killed while it is frozen */
-		break;
 	default:
 		break;
 	}
-	if (v.outcome == GP_RESYNC_LOST)
-		CHECK(!any(procs, n, is_late));
+	/* It might be killed while it is frozen. */
+	if (!is_final(job->state) && any(procs, n, is_late))
+		CHECK(v.outcome == GP_RESYNC_WAIT || v.outcome == GP_RESYNC_REBOOTED ||
+		      v.state == GP_JOB_QUEUED);
 	if (v.outcome == GP_RESYNC_STAY_SWAPPED || v.outcome == GP_RESYNC_BRING_BACK)
 		CHECK(any(procs, n, lacks) && !any(procs, n, is_short) &&
 		      !any(procs, n, is_scratch) && v.state == GP_JOB_SWAPPED);
@@ -636,7 +613,7 @@ static void test_every_combination_then_its_row_and_what_must_hold(void)
 			}
 		}
 	}
-	CHECK_EQ(n_seen, 26); /* every row but the last */
+	CHECK_EQ(n_seen, 24); /* every row but the last */
 }
 
 /* --- the table of transitions --- */
@@ -674,8 +651,7 @@ int main(void)
 	test_cancelled_job_when_the_machine_restarted_then_cancelled();
 	test_started_job_when_the_machine_restarted_then_failed();
 	test_late_process_when_it_has_copies_then_nothing_is_done_before_it_comes();
-	test_late_process_when_it_has_no_copies_then_others_are_thawed_but_not_killed();
-	test_late_process_when_it_is_all_that_is_left_then_waited_for();
+	test_late_process_when_it_has_no_copies_then_waited_for_too();
 	test_adopted_job_when_its_process_is_gone_then_over();
 	test_supervised_job_when_no_process_is_back_then_the_supervisor_tells();
 	test_starting_job_when_its_supervisor_is_back_then_starting();
