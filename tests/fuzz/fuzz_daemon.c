@@ -17,6 +17,7 @@
 #include "daemon/launch.h"
 #include "daemon/peer.h"
 #include "daemon/proc.h"
+#include "daemon/settings.h"
 #include "tests/fuzz/options.h"
 
 #include "base/driver.h"
@@ -118,6 +119,10 @@ int kill(pid_t pid, int signo)
 }
 
 void gp_log_init(const char *program, enum gp_log_level max)
+{
+}
+
+void gp_log_set_level(enum gp_log_level max)
 {
 }
 
@@ -245,7 +250,7 @@ static void check_job(const struct gp_job *job)
 	FUZZ_CHECK(memchr(job->cause, 0, sizeof(job->cause)));
 	FUZZ_CHECK((job->op == GP_OP_NONE) <= (job->phase == GP_PHASE_NONE));
 	if (is_under_way(job->state))
-		FUZZ_CHECK(job->op != GP_OP_NONE);
+		FUZZ_CHECK(job->op != GP_OP_NONE || job->recovering);
 	if (gp_job_state_is_final(job->state)) {
 		FUZZ_CHECK(job->op == GP_OP_NONE);
 		FUZZ_CHECK(gp_list_empty(&job->requests));
@@ -691,11 +696,41 @@ static size_t count_fds(void)
 	return n;
 }
 
-static void serve(const struct gp_options *options)
+static void report(const char *line, void *user)
+{
+	fprintf(stderr, "%s\n", line);
+}
+
+static void configure(struct gp_settings *settings)
+{
+	const char *const values[][2] = { { "device", "soft" },
+					  { "arena", "1M" },
+					  { "runtime_dir", f.folder },
+					  { "state_dir", f.folder },
+					  { "swap_dir", f.folder } };
+	struct gp_err err;
+
+	FUZZ_CHECK(gp_settings_init(settings, report, NULL, &err) == 0);
+	settings->user = true;
+	snprintf(settings->file, sizeof(settings->file), "/dev/null");
+	for (size_t i = 0; i < GP_ARRAY_SIZE(values); i++) {
+		for (size_t k = 0; k < gp_settings_n_keys; k++) {
+			const struct gp_config_key *key = &gp_settings_keys[k];
+
+			if (!strcmp(key->key, values[i][0]))
+				FUZZ_CHECK(gp_config_set(&settings->config, key, values[i][1],
+							 GP_CONFIG_COMMAND_LINE, "fuzz",
+							 &err) == 0);
+		}
+	}
+	FUZZ_CHECK(gp_settings_load(settings, &err) == 0);
+}
+
+static void serve(struct gp_settings *settings)
 {
 	struct gp_err err;
 
-	if (gp_daemon_init(&f.daemon, options, &err) < 0) {
+	if (gp_daemon_init(&f.daemon, settings, &err) < 0) {
 		fprintf(stderr, "%s\n", err.msg);
 		FUZZ_CHECK(!"gp_daemon_init");
 	}
@@ -720,7 +755,7 @@ static void serve(const struct gp_options *options)
 static void session(uint64_t seed)
 {
 	size_t n_fds = count_fds();
-	struct gp_options options;
+	struct gp_settings settings;
 
 	f.seed = seed;
 	f.step = 0;
@@ -729,13 +764,10 @@ static void session(uint64_t seed)
 	f.free_bytes = 1024 * FUZZ_MIB;
 	memset(f.states, 0, sizeof(f.states));
 	make_folder();
-	options = (struct gp_options){ .device = GP_DEVICE_SOFT,
-				       .arena_bytes = FUZZ_MIB,
-				       .runtime_dir = f.folder,
-				       .state_dir = f.folder,
-				       .swap_dir = f.folder };
+	configure(&settings);
 	for (int i = 0; i < FUZZ_DAEMONS; i++)
-		serve(&options);
+		serve(&settings);
+	gp_settings_fini(&settings);
 	for (size_t i = 0; i < FUZZ_SUPERVISORS; i++)
 		launched_forget(&f.supervisors[i]);
 	FUZZ_CHECK(count_fds() == n_fds);

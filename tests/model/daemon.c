@@ -36,7 +36,8 @@ static void set_state(struct m_sys *sys, enum gp_job_state state, uint32_t by)
 	sys->s.d.state = (uint8_t)state;
 }
 
-static void send(struct m_sys *sys, uint32_t i, uint32_t type, uint32_t arg, enum gp_proc_step step)
+static void order(struct m_sys *sys, uint32_t i, uint32_t type, uint32_t arg,
+		  enum gp_proc_step step)
 {
 	struct m_view *v = &sys->s.d.views[i];
 
@@ -154,7 +155,7 @@ static void begin_unlock(struct m_sys *sys)
 		struct m_view *v = &sys->s.d.views[i];
 
 		if (v->present && (v->locked || v->step == GP_STEP_LOCKING))
-			send(sys, i, GP_WIRE_UNLOCK, 0, GP_STEP_UNLOCKING);
+			order(sys, i, GP_WIRE_UNLOCK, 0, GP_STEP_UNLOCKING);
 		else
 			v->step = GP_STEP_IDLE;
 	}
@@ -212,7 +213,7 @@ static void begin_save(struct m_sys *sys)
 			continue;
 		v->save_done = v->sent = v->acked = 0;
 		send_mover(sys, GP_WIRE_SAVE, i, 0);
-		send(sys, i, GP_WIRE_EXPORT, 0, GP_STEP_SAVING);
+		order(sys, i, GP_WIRE_EXPORT, 0, GP_STEP_SAVING);
 	}
 	advance(sys);
 }
@@ -223,7 +224,7 @@ static void begin_load(struct m_sys *sys)
 	sys->s.d.phase = GP_PHASE_LOAD;
 	for (uint32_t i = 0; i < sys->config->n_procs; i++) {
 		if (sys->s.d.views[i].present && sys->s.d.views[i].away)
-			send(sys, i, GP_WIRE_RECREATE, 0, GP_STEP_RECREATING);
+			order(sys, i, GP_WIRE_RECREATE, 0, GP_STEP_RECREATING);
 	}
 	advance(sys);
 }
@@ -348,7 +349,7 @@ static void scratch(struct m_sys *sys)
 		const struct m_view *v = &sys->s.d.views[i];
 
 		if (v->present && v->away && v->step != GP_STEP_SCRATCHING)
-			send(sys, i, GP_WIRE_SCRATCH, 0, GP_STEP_SCRATCHING);
+			order(sys, i, GP_WIRE_SCRATCH, 0, GP_STEP_SCRATCHING);
 	}
 }
 
@@ -398,7 +399,7 @@ static void begin_lock(struct m_sys *sys, bool known_locked)
 		if (v->present && v->locked && known_locked)
 			v->step = GP_STEP_LOCKED;
 		else if (v->present)
-			send(sys, i, GP_WIRE_LOCK, moves, GP_STEP_LOCKING);
+			order(sys, i, GP_WIRE_LOCK, moves, GP_STEP_LOCKING);
 	}
 	advance(sys);
 }
@@ -573,13 +574,13 @@ static void hear_proc(struct m_sys *sys, const struct m_msg *m)
 	case GP_WIRE_SAVED:
 		v->sent++;
 		v->away = 1;
-		send(sys, m->proc, GP_WIRE_RELEASE, m->arg, GP_STEP_SAVING);
+		order(sys, m->proc, GP_WIRE_RELEASE, m->arg, GP_STEP_SAVING);
 		break;
 	case GP_WIRE_SAVE_DONE:
 		v->save_done = 1;
 		break;
 	case GP_WIRE_LOAD_DONE:
-		send(sys, m->proc, GP_WIRE_CONFIRM, 0, GP_STEP_CONFIRMING);
+		order(sys, m->proc, GP_WIRE_CONFIRM, 0, GP_STEP_CONFIRMING);
 		if (!m_rule(sys, M_RULE_CONFIRM))
 			send_mover(sys, GP_WIRE_DROP, m->proc, 0);
 		break;
@@ -621,7 +622,7 @@ static void hear_switch(struct m_sys *sys, const struct m_msg *m)
 		d->phase = GP_PHASE_PROBE;
 		for (uint32_t i = 0; i < sys->config->n_procs; i++) {
 			if (d->views[i].present && d->views[i].frozen)
-				send(sys, i, GP_WIRE_PROBE, 0, GP_STEP_PROBING);
+				order(sys, i, GP_WIRE_PROBE, 0, GP_STEP_PROBING);
 		}
 		advance(sys);
 	} else if (m->type == GP_WIRE_THAWED && d->phase == GP_PHASE_THAW) {
