@@ -188,7 +188,7 @@ static bool any_frozen(const struct m_sys *sys)
 static void back_out(struct m_sys *sys)
 {
 	sys->s.d.failed = 1;
-	if (any_frozen(sys))
+	if (any_frozen(sys) && m_rule(sys, M_RULE_THAW_OUT))
 		begin_thaw(sys);
 	else
 		begin_unlock(sys);
@@ -356,7 +356,7 @@ static bool can_kill(const struct m_sys *sys)
 {
 	const struct m_daemon *d = &sys->s.d;
 
-	if (any_frozen(sys))
+	if (any_frozen(sys) && m_rule(sys, M_RULE_KILL))
 		return false;
 	if (d->op == GP_OP_NONE)
 		return d->state != GP_JOB_FROZEN && d->state != GP_JOB_SWAPPED;
@@ -643,9 +643,10 @@ static void mover_ready(struct m_sys *sys, uint32_t fate)
 	d->mover_fate = (uint8_t)fate;
 	for (uint32_t i = 0; i < sys->config->n_procs; i++) {
 		link_proc(sys, i);
-		/* Saved, but never released: the ledger has it, and nobody needs it. */
-		if (!d->resync && d->views[i].present && !d->views[i].away)
-			send_mover(sys, GP_WIRE_DROP, i, 0);
+		/* Saved, but never released; or of a process that ended while there was no mover.
+		 */
+		if (!d->resync && m_rule(sys, M_RULE_LEDGER) && !d->views[i].away)
+			send_mover(sys, d->views[i].present ? GP_WIRE_DROP : GP_WIRE_UNLINK, i, 0);
 	}
 	if (d->resync)
 		return;
@@ -797,9 +798,12 @@ static void act(struct m_sys *sys, const struct gp_resync_verdict *v)
 	case GP_RESYNC_BRING_BACK:
 		resume(sys);
 		break;
+	case GP_RESYNC_ORPHANED:
+		sys->s.d.orphaned = 1;
+		cancel(sys);
+		break;
 	case GP_RESYNC_CANCEL:
 	case GP_RESYNC_LOST:
-	case GP_RESYNC_ORPHANED:
 		cancel(sys);
 		break;
 	case GP_RESYNC_EXPEL:
@@ -823,7 +827,7 @@ static bool decide(struct m_sys *sys, bool without_late)
 		.cancelling = d->cancelling,
 		.same_boot = true,
 		.adopted = sys->config->adopted,
-		.supervised = !sys->config->adopted,
+		.supervised = sys->s.supervisor,
 		.mover = (enum gp_resync_mover)d->mover_fate,
 	};
 
@@ -868,6 +872,25 @@ static bool start(struct m_sys *sys)
 	return true;
 }
 
+/* gpupres-run ended without telling how the command did. */
+static bool miss_supervisor(struct m_sys *sys)
+{
+	struct m_daemon *d = &sys->s.d;
+
+	if (!d->alive || sys->config->adopted || sys->s.supervisor || d->orphaned || is_final(d) ||
+	    d->resync)
+		return false;
+	d->orphaned = 1;
+	if (m_rule(sys, M_RULE_SUPERVISOR)) {
+		if (any_present(sys))
+			cancel(sys);
+	} else {
+		set_state(sys, GP_JOB_FAILED, GP_BY_SUPERVISOR);
+		d->op = GP_OP_NONE;
+	}
+	return true;
+}
+
 static bool finish(struct m_sys *sys)
 {
 	struct m_daemon *d = &sys->s.d;
@@ -879,10 +902,13 @@ static bool finish(struct m_sys *sys)
 		if (sys->s.procs[i].alive)
 			return false;
 	}
-	set_state(sys, d->cancelling ? GP_JOB_CANCELLED : GP_JOB_DONE,
+	set_state(sys,
+		  d->orphaned	  ? GP_JOB_FAILED
+		  : d->cancelling ? GP_JOB_CANCELLED
+				  : GP_JOB_DONE,
 		  sys->config->adopted ? GP_BY_PROCS : GP_BY_SUPERVISOR);
 	d->op = d->phase = d->target = d->failed = d->held = d->cancelling = d->on_scratch =
-		d->resync = 0;
+		d->resync = d->orphaned = 0;
 	return true;
 }
 
@@ -963,7 +989,8 @@ static bool tire(struct m_sys *sys)
 		return false;
 	sys->s.n_faults--;
 	/* A late ERROR must not be taken for one of UNLOCK. */
-	m_age_all(sys);
+	if (m_rule(sys, M_RULE_EPOCH))
+		m_age_all(sys);
 	back_out(sys);
 	return true;
 }
@@ -987,6 +1014,8 @@ static bool daemon_step(struct m_sys *sys, enum m_event event, uint32_t i)
 		return hear_mover(sys);
 	case M_DAEMON_MISSES_MOVER:
 		return miss_mover(sys);
+	case M_DAEMON_MISSES_SUPERVISOR:
+		return miss_supervisor(sys);
 	case M_DAEMON_DECIDES:
 		return decide(sys, false);
 	case M_DAEMON_DECIDES_NOW:
