@@ -36,8 +36,7 @@ static void set_state(struct m_sys *sys, enum gp_job_state state, uint32_t by)
 	sys->s.d.state = (uint8_t)state;
 }
 
-static void order(struct m_sys *sys, uint32_t i, uint32_t type, uint32_t arg,
-		  enum gp_proc_step step)
+static void tell(struct m_sys *sys, uint32_t i, uint32_t type, uint32_t arg, enum gp_proc_step step)
 {
 	struct m_view *v = &sys->s.d.views[i];
 
@@ -47,7 +46,7 @@ static void order(struct m_sys *sys, uint32_t i, uint32_t type, uint32_t arg,
 		m_push(sys, &sys->s.to_shim[i], type, i, arg, 0);
 }
 
-static void send_mover(struct m_sys *sys, uint32_t type, uint32_t i, uint32_t arg)
+static void tell_mover(struct m_sys *sys, uint32_t type, uint32_t i, uint32_t arg)
 {
 	if (sys->s.d.mover_ready && sys->s.m.alive && sys->s.m.conn == M_UP)
 		m_push(sys, &sys->s.to_mover, type, i, arg, 0);
@@ -134,7 +133,7 @@ static bool switch_all(struct m_sys *sys, uint32_t type)
 			v->frozen = 1;
 	}
 	if (mask)
-		send_mover(sys, type, M_PROCS, mask);
+		tell_mover(sys, type, M_PROCS, mask);
 	return mask;
 }
 
@@ -155,7 +154,7 @@ static void begin_unlock(struct m_sys *sys)
 		struct m_view *v = &sys->s.d.views[i];
 
 		if (v->present && (v->locked || v->step == GP_STEP_LOCKING))
-			order(sys, i, GP_WIRE_UNLOCK, 0, GP_STEP_UNLOCKING);
+			tell(sys, i, GP_WIRE_UNLOCK, 0, GP_STEP_UNLOCKING);
 		else
 			v->step = GP_STEP_IDLE;
 	}
@@ -189,7 +188,7 @@ static bool any_frozen(const struct m_sys *sys)
 static void back_out(struct m_sys *sys)
 {
 	sys->s.d.failed = 1;
-	if (any_frozen(sys))
+	if (any_frozen(sys) && m_rule(sys, M_RULE_THAW_OUT))
 		begin_thaw(sys);
 	else
 		begin_unlock(sys);
@@ -212,8 +211,8 @@ static void begin_save(struct m_sys *sys)
 		if (!v->present || !v->frozen || !v->known)
 			continue;
 		v->save_done = v->sent = v->acked = 0;
-		send_mover(sys, GP_WIRE_SAVE, i, 0);
-		order(sys, i, GP_WIRE_EXPORT, 0, GP_STEP_SAVING);
+		tell_mover(sys, GP_WIRE_SAVE, i, 0);
+		tell(sys, i, GP_WIRE_EXPORT, 0, GP_STEP_SAVING);
 	}
 	advance(sys);
 }
@@ -224,7 +223,7 @@ static void begin_load(struct m_sys *sys)
 	sys->s.d.phase = GP_PHASE_LOAD;
 	for (uint32_t i = 0; i < sys->config->n_procs; i++) {
 		if (sys->s.d.views[i].present && sys->s.d.views[i].away)
-			order(sys, i, GP_WIRE_RECREATE, 0, GP_STEP_RECREATING);
+			tell(sys, i, GP_WIRE_RECREATE, 0, GP_STEP_RECREATING);
 	}
 	advance(sys);
 }
@@ -349,7 +348,7 @@ static void scratch(struct m_sys *sys)
 		const struct m_view *v = &sys->s.d.views[i];
 
 		if (v->present && v->away && v->step != GP_STEP_SCRATCHING)
-			order(sys, i, GP_WIRE_SCRATCH, 0, GP_STEP_SCRATCHING);
+			tell(sys, i, GP_WIRE_SCRATCH, 0, GP_STEP_SCRATCHING);
 	}
 }
 
@@ -357,7 +356,7 @@ static bool can_kill(const struct m_sys *sys)
 {
 	const struct m_daemon *d = &sys->s.d;
 
-	if (any_frozen(sys))
+	if (any_frozen(sys) && m_rule(sys, M_RULE_KILL))
 		return false;
 	if (d->op == GP_OP_NONE)
 		return d->state != GP_JOB_FROZEN && d->state != GP_JOB_SWAPPED;
@@ -399,7 +398,7 @@ static void begin_lock(struct m_sys *sys, bool known_locked)
 		if (v->present && v->locked && known_locked)
 			v->step = GP_STEP_LOCKED;
 		else if (v->present)
-			order(sys, i, GP_WIRE_LOCK, moves, GP_STEP_LOCKING);
+			tell(sys, i, GP_WIRE_LOCK, moves, GP_STEP_LOCKING);
 	}
 	advance(sys);
 }
@@ -503,12 +502,12 @@ static void hear_answer(struct m_sys *sys, const struct m_msg *m)
 		break;
 	case GP_WIRE_RECREATED:
 		v->step = GP_STEP_LOADING;
-		send_mover(sys, GP_WIRE_LOAD, m->proc, m->arg);
+		tell_mover(sys, GP_WIRE_LOAD, m->proc, m->arg);
 		break;
 	case GP_WIRE_CONFIRMED:
 	case GP_WIRE_SCRATCHED:
 		backed(v);
-		send_mover(sys, GP_WIRE_DROP, m->proc, 0);
+		tell_mover(sys, GP_WIRE_DROP, m->proc, 0);
 		break;
 	case GP_WIRE_UNLOCKED:
 		v->step = GP_STEP_IDLE;
@@ -532,7 +531,7 @@ static void link_proc(struct m_sys *sys, uint32_t i)
 		v->known = 1;
 		return;
 	}
-	send_mover(sys, GP_WIRE_LINK, i, 0);
+	tell_mover(sys, GP_WIRE_LINK, i, 0);
 	if (p->alive && p->conn == M_UP)
 		m_push(sys, &sys->s.to_shim[i], GP_WIRE_LINK, i, sys->s.m.alive, 0);
 }
@@ -552,7 +551,7 @@ static bool hear_shim(struct m_sys *sys, uint32_t i)
 		link_proc(sys, i);
 		break;
 	case GP_WIRE_CHANNELS:
-		send_mover(sys, GP_WIRE_CHANNELS, i, 0);
+		tell_mover(sys, GP_WIRE_CHANNELS, i, 0);
 		d->views[i].known = d->mover_ready;
 		advance(sys);
 		break;
@@ -574,15 +573,15 @@ static void hear_proc(struct m_sys *sys, const struct m_msg *m)
 	case GP_WIRE_SAVED:
 		v->sent++;
 		v->away = 1;
-		order(sys, m->proc, GP_WIRE_RELEASE, m->arg, GP_STEP_SAVING);
+		tell(sys, m->proc, GP_WIRE_RELEASE, m->arg, GP_STEP_SAVING);
 		break;
 	case GP_WIRE_SAVE_DONE:
 		v->save_done = 1;
 		break;
 	case GP_WIRE_LOAD_DONE:
-		order(sys, m->proc, GP_WIRE_CONFIRM, 0, GP_STEP_CONFIRMING);
+		tell(sys, m->proc, GP_WIRE_CONFIRM, 0, GP_STEP_CONFIRMING);
 		if (!m_rule(sys, M_RULE_CONFIRM))
-			send_mover(sys, GP_WIRE_DROP, m->proc, 0);
+			tell_mover(sys, GP_WIRE_DROP, m->proc, 0);
 		break;
 	case GP_WIRE_ERROR:
 		if (v->step != GP_STEP_SAVING && v->step != GP_STEP_LOADING)
@@ -622,7 +621,7 @@ static void hear_switch(struct m_sys *sys, const struct m_msg *m)
 		d->phase = GP_PHASE_PROBE;
 		for (uint32_t i = 0; i < sys->config->n_procs; i++) {
 			if (d->views[i].present && d->views[i].frozen)
-				order(sys, i, GP_WIRE_PROBE, 0, GP_STEP_PROBING);
+				tell(sys, i, GP_WIRE_PROBE, 0, GP_STEP_PROBING);
 		}
 		advance(sys);
 	} else if (m->type == GP_WIRE_THAWED && d->phase == GP_PHASE_THAW) {
@@ -644,9 +643,10 @@ static void mover_ready(struct m_sys *sys, uint32_t fate)
 	d->mover_fate = (uint8_t)fate;
 	for (uint32_t i = 0; i < sys->config->n_procs; i++) {
 		link_proc(sys, i);
-		/* Saved, but never released: the ledger has it, and nobody needs it. */
-		if (!d->resync && d->views[i].present && !d->views[i].away)
-			send_mover(sys, GP_WIRE_DROP, i, 0);
+		/* Saved, but never released; or of a process that ended while there was no mover.
+		 */
+		if (!d->resync && m_rule(sys, M_RULE_LEDGER) && !d->views[i].away)
+			tell_mover(sys, d->views[i].present ? GP_WIRE_DROP : GP_WIRE_UNLINK, i, 0);
 	}
 	if (d->resync)
 		return;
@@ -688,7 +688,7 @@ static bool miss_shim(struct m_sys *sys, uint32_t i)
 	if (!d->alive || !d->views[i].present || sys->s.procs[i].alive || sys->s.from_shim[i].n)
 		return false;
 	memset(&d->views[i], 0, sizeof(d->views[i]));
-	send_mover(sys, GP_WIRE_UNLINK, i, 0);
+	tell_mover(sys, GP_WIRE_UNLINK, i, 0);
 	if (is_final(d))
 		return true;
 	if (any_present(sys)) {
@@ -764,7 +764,7 @@ static void take_flags(struct m_sys *sys, const struct gp_resync_proc *procs, co
 		struct m_view *v = &sys->s.d.views[i];
 
 		if (flags[i] & GP_RESYNC_DO_DROP)
-			send_mover(sys,
+			tell_mover(sys,
 				   procs[i].presence == GP_RESYNC_GONE ? GP_WIRE_UNLINK
 								       : GP_WIRE_DROP,
 				   i, 0);
@@ -798,9 +798,12 @@ static void act(struct m_sys *sys, const struct gp_resync_verdict *v)
 	case GP_RESYNC_BRING_BACK:
 		resume(sys);
 		break;
+	case GP_RESYNC_ORPHANED:
+		sys->s.d.orphaned = 1;
+		cancel(sys);
+		break;
 	case GP_RESYNC_CANCEL:
 	case GP_RESYNC_LOST:
-	case GP_RESYNC_ORPHANED:
 		cancel(sys);
 		break;
 	case GP_RESYNC_EXPEL:
@@ -824,7 +827,7 @@ static bool decide(struct m_sys *sys, bool without_late)
 		.cancelling = d->cancelling,
 		.same_boot = true,
 		.adopted = sys->config->adopted,
-		.supervised = !sys->config->adopted,
+		.supervised = sys->s.supervisor,
 		.mover = (enum gp_resync_mover)d->mover_fate,
 	};
 
@@ -869,6 +872,25 @@ static bool start(struct m_sys *sys)
 	return true;
 }
 
+/* gpupres-run ended without telling how the command did. */
+static bool miss_supervisor(struct m_sys *sys)
+{
+	struct m_daemon *d = &sys->s.d;
+
+	if (!d->alive || sys->config->adopted || sys->s.supervisor || d->orphaned || is_final(d) ||
+	    d->resync)
+		return false;
+	d->orphaned = 1;
+	if (m_rule(sys, M_RULE_SUPERVISOR)) {
+		if (any_present(sys))
+			cancel(sys);
+	} else {
+		set_state(sys, GP_JOB_FAILED, GP_BY_SUPERVISOR);
+		d->op = GP_OP_NONE;
+	}
+	return true;
+}
+
 static bool finish(struct m_sys *sys)
 {
 	struct m_daemon *d = &sys->s.d;
@@ -880,10 +902,13 @@ static bool finish(struct m_sys *sys)
 		if (sys->s.procs[i].alive)
 			return false;
 	}
-	set_state(sys, d->cancelling ? GP_JOB_CANCELLED : GP_JOB_DONE,
+	set_state(sys,
+		  d->orphaned	  ? GP_JOB_FAILED
+		  : d->cancelling ? GP_JOB_CANCELLED
+				  : GP_JOB_DONE,
 		  sys->config->adopted ? GP_BY_PROCS : GP_BY_SUPERVISOR);
 	d->op = d->phase = d->target = d->failed = d->held = d->cancelling = d->on_scratch =
-		d->resync = 0;
+		d->resync = d->orphaned = 0;
 	return true;
 }
 
@@ -964,7 +989,8 @@ static bool tire(struct m_sys *sys)
 		return false;
 	sys->s.n_faults--;
 	/* A late ERROR must not be taken for one of UNLOCK. */
-	m_age_all(sys);
+	if (m_rule(sys, M_RULE_EPOCH))
+		m_age_all(sys);
 	back_out(sys);
 	return true;
 }
@@ -988,6 +1014,8 @@ static bool daemon_step(struct m_sys *sys, enum m_event event, uint32_t i)
 		return hear_mover(sys);
 	case M_DAEMON_MISSES_MOVER:
 		return miss_mover(sys);
+	case M_DAEMON_MISSES_SUPERVISOR:
+		return miss_supervisor(sys);
 	case M_DAEMON_DECIDES:
 		return decide(sys, false);
 	case M_DAEMON_DECIDES_NOW:

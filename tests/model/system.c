@@ -179,7 +179,7 @@ static void shim_confirm(struct m_sys *sys, uint32_t i, const struct m_msg *m)
 static void shim_scratch(struct m_sys *sys, uint32_t i, const struct m_msg *m)
 {
 	struct m_proc *p = &sys->s.procs[i];
-	bool reason = sys->s.cancel_asked;
+	bool reason = sys->s.cancel_asked || (!sys->config->adopted && !sys->s.supervisor);
 
 	for (int j = 0; j < sys->config->n_procs; j++) {
 		for (int e = 0; e < sys->config->n_extents; e++)
@@ -623,7 +623,10 @@ static bool crash_step(struct m_sys *sys, enum m_event event, unsigned int varia
 		done = crash_daemon(sys, variant);
 	else if (event == M_CRASH_MOVER)
 		done = !variant && crash_mover(sys);
-	else if (variant < sys->config->n_procs && sys->s.procs[variant].alive) {
+	else if (event == M_CRASH_SUPERVISOR) {
+		done = !variant && sys->s.supervisor;
+		sys->s.supervisor = 0;
+	} else if (variant < sys->config->n_procs && sys->s.procs[variant].alive) {
 		proc_dies(sys, variant);
 		done = true;
 	}
@@ -661,6 +664,7 @@ void m_init(struct m_sys *sys, const struct m_config *config)
 	sys->s.d = (struct m_daemon){ .alive = 1, .mover_ready = 1, .has_arena = 1 };
 	sys->s.d.state = GP_JOB_RUNNING;
 	sys->s.m.alive = 1;
+	sys->s.supervisor = !config->adopted;
 	for (int i = 0; i < config->n_procs; i++) {
 		sys->s.d.views[i].present = sys->s.d.views[i].known = 1;
 		sys->s.procs[i].alive = sys->s.procs[i].link = sys->s.procs[i].known = 1;
@@ -691,6 +695,7 @@ bool m_step(struct m_sys *sys, enum m_event event, unsigned int variant)
 	case M_CRASH_DAEMON:
 	case M_CRASH_MOVER:
 	case M_CRASH_PROC:
+	case M_CRASH_SUPERVISOR:
 		return crash_step(sys, event, variant);
 	case M_KILL:
 		return !variant && sys->s.d.alive && sys->s.d.phase == GP_PHASE_KILL &&
@@ -738,11 +743,13 @@ void m_check(struct m_sys *sys)
 bool m_is_settled(const struct m_sys *sys)
 {
 	const struct m_daemon *d = &sys->s.d;
-	bool lacks = false, off = true, on = true, any = false;
+	bool lacks = false, off = true, on = true, any = false, copies = false;
 
 	for (int i = 0; i < sys->config->n_procs; i++) {
 		const struct m_proc *p = &sys->s.procs[i];
 
+		for (int e = 0; e < sys->config->n_extents; e++)
+			copies |= p->copy[e] != M_NO_COPY;
 		if (!p->alive)
 			continue;
 		any = true;
@@ -751,6 +758,9 @@ bool m_is_settled(const struct m_sys *sys)
 		on &= !p->off && !p->locked;
 	}
 	if (!d->alive || !d->mover_ready || d->op)
+		return false;
+	/* What nobody needs takes room in the arena from others. */
+	if (copies && d->state != GP_JOB_SWAPPED)
 		return false;
 	if (d->state >= GP_JOB_DONE)
 		return !any;
@@ -774,6 +784,11 @@ const char *m_rule_name(enum m_rule rule)
 		[M_RULE_LATE] = "late",
 		[M_RULE_UNDO] = "undo",
 		[M_RULE_RELEASE] = "release",
+		[M_RULE_SUPERVISOR] = "supervisor",
+		[M_RULE_LEDGER] = "ledger",
+		[M_RULE_THAW_OUT] = "thaw-out",
+		[M_RULE_EPOCH] = "epoch",
+		[M_RULE_KILL] = "kill",
 		[M_RULE_ARENA] = "arena",
 	};
 
@@ -796,6 +811,7 @@ const char *m_event_name(enum m_event event)
 		[M_DAEMON_MISSES] = "daemon misses a shim",
 		[M_DAEMON_HEARS_MOVER] = "daemon hears the mover",
 		[M_DAEMON_MISSES_MOVER] = "daemon misses the mover",
+		[M_DAEMON_MISSES_SUPERVISOR] = "daemon misses the supervisor",
 		[M_DAEMON_DECIDES] = "daemon decides",
 		[M_DAEMON_RESUMES] = "scheduler resumes",
 		[M_DAEMON_RETRIES] = "daemon tries again",
@@ -816,6 +832,7 @@ const char *m_event_name(enum m_event event)
 		[M_CRASH_DAEMON] = "CRASH daemon",
 		[M_CRASH_MOVER] = "CRASH mover",
 		[M_CRASH_PROC] = "CRASH process",
+		[M_CRASH_SUPERVISOR] = "CRASH supervisor",
 	};
 
 	return names[event];

@@ -85,6 +85,7 @@ struct m_daemon {
 	uint8_t state, held, cancelling, on_scratch;
 	uint8_t stored_held, stored_cancelling; /* before the turn that may not be committed */
 	uint8_t op, phase, target, failed, n_thaw_tries;
+	uint8_t orphaned; /* its supervisor ended: it fails, once nothing of it stands still */
 	struct m_view views[M_PROCS];
 };
 
@@ -94,7 +95,7 @@ struct m_state {
 	struct m_proc procs[M_PROCS];
 	struct m_queue to_shim[M_PROCS], from_shim[M_PROCS], to_mover, from_mover;
 	uint8_t n_crashes, n_requests, n_faults; /* that may still come */
-	uint8_t cancel_asked;
+	uint8_t supervisor, cancel_asked;
 };
 
 /* What the design rests on; each can be broken, to see what comes of it. */
@@ -108,6 +109,11 @@ enum m_rule {
 	M_RULE_UNDO,	     /* a mover undoes a FREEZE whose daemon is gone */
 	M_RULE_ARENA,	     /* the daemon keeps the arena for the mover's successor */
 	M_RULE_RELEASE,	     /* a shim does not release for a daemon that is gone */
+	M_RULE_SUPERVISOR,   /* a job without its supervisor is ended as by a cancel */
+	M_RULE_LEDGER,	     /* what a ledger has that nobody needs is dropped when it comes */
+	M_RULE_THAW_OUT,     /* after a FREEZE that failed there is a THAW before UNLOCK */
+	M_RULE_EPOCH,	     /* a deadline that passes raises the epoch */
+	M_RULE_KILL,	     /* a job is killed only when none of it may be frozen, in any phase */
 	M_RULE_MAX_,
 };
 
@@ -140,6 +146,7 @@ enum m_event {
 	M_DAEMON_MISSES, /* the connection of a shim that ended */
 	M_DAEMON_HEARS_MOVER,
 	M_DAEMON_MISSES_MOVER,
+	M_DAEMON_MISSES_SUPERVISOR,
 	M_DAEMON_DECIDES, /* gp_resync_decide() */
 	M_DAEMON_RESUMES, /* a swapped job that nobody holds */
 	M_DAEMON_RETRIES, /* a frozen job that nobody holds, or a cancel */
@@ -165,6 +172,7 @@ enum m_event {
 	M_CRASH_DAEMON, /* its last message to each peer may not have gone out: a mask */
 	M_CRASH_MOVER,
 	M_CRASH_PROC,
+	M_CRASH_SUPERVISOR,
 	M_EVENT_MAX_,
 };
 
