@@ -109,12 +109,32 @@ static void proc_link(struct gp_proc *proc)
 	proc->linked = true;
 }
 
+/* A link that outlived the daemon is as good as a new one, and may be in use. */
+void gp_proc_link(struct gp_proc *proc)
+{
+	const struct gp_ledger *ledger = gp_device_ledger(proc->job->device, proc->id);
+	struct gp_wire_msg m;
+
+	if (!proc->job->device->ready || proc->linked)
+		return;
+	if (!proc->resynced || !proc->resync.linked || !ledger || !ledger->linked) {
+		proc_link(proc);
+		return;
+	}
+	/* Its channels may have changed while nobody passed that on. */
+	gp_wire_init(&m, GP_WIRE_LINK);
+	m.header.job = proc->job->id;
+	m.header.proc = proc->id;
+	gp_peer_send(proc->peer, &m, NULL, 0);
+	proc->linked = true;
+}
+
 void gp_proc_link_all(struct gp_device *device)
 {
 	gp_list_for_each(job, &device->daemon->jobs, struct gp_job, node) {
 		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 			if (job->device == device && proc->attached)
-				proc_link(proc);
+				gp_proc_link(proc);
 		}
 	}
 }
@@ -149,17 +169,12 @@ static void proc_channels(struct gp_proc *proc, const struct gp_wire_msg *msg)
 /* What it had before, with a daemon that is gone. */
 static void proc_resync(struct gp_proc *proc, const struct gp_wire_resync *r)
 {
-	const struct gp_ledger *ledger = gp_device_ledger(proc->job->device, proc->id);
 	struct gp_err err;
 
 	gp_proc_set_movable(proc, r->movable_bytes);
 	proc->resident_bytes = proc_at_most(r->resident_bytes, proc);
 	proc->n_extents = r->n_extents;
 	proc->attached = r->attached;
-	if (ledger && ledger->linked && r->linked)
-		proc->linked = true;
-	else if (proc->attached && !proc->linked)
-		proc_link(proc);
 	if (gp_recover_resync(proc, r, &err) < 0)
 		gp_peer_close(proc->peer, err.msg);
 }

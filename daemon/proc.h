@@ -58,6 +58,8 @@ gp_must_check int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *he
 void gp_proc_set_movable(struct gp_proc *proc, uint64_t bytes);
 struct gp_proc *gp_proc_find(const struct gp_job *job, uint32_t id);
 void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg);
+/* Gives a process a link to its device's mover, if that is ready and it has none. */
+void gp_proc_link(struct gp_proc *proc);
 /* A device's mover is ready (again): gives every attached process a link to it. */
 void gp_proc_link_all(struct gp_device *device);
 /* The connection ended: so did the process, or it goes on without us. */

@@ -216,6 +216,12 @@ static void request_preempt(struct gp_peer *peer, const struct gp_wire_msg *msg,
 		request_send_job(peer, msg, job);
 		return;
 	}
+	/* On the way there: as good as asked for. */
+	if (job->op == GP_OP_PREEMPT && job->op_target == to && !job->cancelling) {
+		job->held = true;
+		gp_job_add_request(job, peer, msg);
+		return;
+	}
 	r = gp_preempt_begin(job, to, "preempted by hand", &err);
 	if (r < 0) {
 		gp_peer_send_error(peer, msg, r, "%s", err.msg);
@@ -232,6 +238,11 @@ static void request_resume(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 
 	if (job->state == GP_JOB_RUNNING && job->op == GP_OP_NONE) {
 		request_send_job(peer, msg, job);
+		return;
+	}
+	if (job->op == GP_OP_RESUME && !job->cancelling) {
+		job->held = false;
+		gp_job_add_request(job, peer, msg);
 		return;
 	}
 	r = gp_preempt_resume(job, "resumed by hand", &err);

@@ -317,7 +317,8 @@ struct gp_wire_meminfo {
 	X(EXITED, exited, struct gp_wire_exited)                                                   \
 	/* D -> R: send to every process of the job; KILL is repeated until none is left */        \
 	X(SIGNAL, signal, struct gp_wire_signal)                                                   \
-	/* S -> D: the process has a context; answered by LINK +1 fd (also D -> M, +1 fd) */       \
+	/* S -> D: the process has a context; answered by LINK +1 fd (also D -> M, +1 fd). LINK    \
+	 * without a fd: the link that it has serves on, and the channels are to be told again */                    \
 	X(ATTACH, attach, struct gp_wire_attach)                                                   \
 	X(LINK, link, struct gp_wire_none)                                                         \
 	/* D -> M: the process is gone: forget its channels, link and saved bytes */               \
