@@ -144,6 +144,8 @@ def held(daemon, ident, state):
     wait_until(lambda: "after gpupresd or gpupres-mover" not in
                daemon.ctl("preempt", str(ident), "--to", state, check_code=False).stderr,
                "the end of the recovery")
+    # What is held is frozen again, to be sure.
+    wait_until(lambda: daemon.job(ident)["state"] != "freezing", "the freeze")
     job = daemon.job(ident)
     check(job["state"] == state and job["held"], str(job))
 
