@@ -87,6 +87,7 @@ struct gp_job {
 	char op_error[GP_WIRE_TEXT_BYTES];
 	uint64_t op_begin_ns;
 	uint32_t n_thaw_tries;
+	bool refreeze; /* some of it may have been frozen before FREEZE */
 	struct gp_timer op_timer;
 	uint64_t epoch;
 

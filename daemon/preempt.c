@@ -3,7 +3,7 @@
  * An operation takes a job through phases; each phase waits for all processes of the job, or for
  * the mover, and preempt_advance() begins the next one once nobody is waited for:
  *
- *	preempt	LOCK -> FREEZE -> PROBE (frozen) -> SAVE (swapped)
+ *	preempt	LOCK -> FREEZE -> PROBE (frozen) -> SAVE (swapped); of a frozen job, too
  *	resume	LOAD -> TABLES -> THAW -> UNLOCK (running)
  *	cancel	TABLES -> THAW -> UNLOCK -> KILL, or SCRATCH -> TABLES -> THAW -> KILL (cancelled)
  *
@@ -141,7 +141,16 @@ static bool preempt_any_away(const struct gp_job *job)
 	return false;
 }
 
-/* A mover that is new to the job can thaw a process only once it has its channels. */
+static bool preempt_any_frozen(const struct gp_job *job)
+{
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		if (proc->frozen)
+			return true;
+	}
+	return false;
+}
+
+/* A mover that is new to the job can switch a process only once it has its channels. */
 static bool preempt_tables_known(const struct gp_job *job)
 {
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
@@ -277,12 +286,22 @@ static void preempt_begin_load(struct gp_job *job, const char *cause)
 	preempt_advance(job);
 }
 
+/* Before any memory has moved; of a job that was frozen before, some may be off. */
+static void preempt_back_out(struct gp_job *job)
+{
+	if (preempt_any_frozen(job))
+		preempt_begin_thaw(job);
+	else
+		preempt_begin_unlock(job);
+}
+
 static void preempt_begin_freeze(struct gp_job *job)
 {
 	preempt_phase(job, GP_PHASE_FREEZE, PREEMPT_ANSWER_NS);
+	job->refreeze = preempt_any_frozen(job);
 	if (!preempt_switch(job, GP_WIRE_FREEZE)) {
 		preempt_error(job, -ENOTSUP, "it has nothing on the device yet");
-		preempt_begin_unlock(job);
+		preempt_back_out(job);
 	}
 }
 
@@ -307,7 +326,8 @@ static void preempt_end_save(struct gp_job *job)
 
 static void preempt_end_probe(struct gp_job *job)
 {
-	gp_job_set_state(job, GP_JOB_FROZEN, "%s", job->cause);
+	if (job->state != GP_JOB_FROZEN)
+		gp_job_set_state(job, GP_JOB_FROZEN, "%s", job->cause);
 	if (job->op_code) {
 		preempt_begin_thaw(job);
 	} else if (job->op_target == GP_JOB_FROZEN) {
@@ -348,7 +368,7 @@ static bool preempt_waits(const struct gp_job *job)
 {
 	switch (job->phase) {
 	case GP_PHASE_LOCK:
-		return preempt_any_in(job, GP_STEP_LOCKING);
+		return preempt_any_in(job, GP_STEP_LOCKING) || !preempt_tables_known(job);
 	case GP_PHASE_PROBE:
 		return preempt_any_in(job, GP_STEP_PROBING);
 	case GP_PHASE_SAVE:
@@ -380,7 +400,7 @@ static void preempt_advance(struct gp_job *job)
 	switch (job->phase) {
 	case GP_PHASE_LOCK:
 		if (job->op_code)
-			preempt_begin_unlock(job);
+			preempt_back_out(job);
 		else
 			preempt_begin_freeze(job);
 		break;
@@ -439,7 +459,8 @@ static void preempt_timeout(struct gp_timer *timer)
 	preempt_error(job, -ETIMEDOUT, "no answer in time while %s", gp_job_state_name(job->state));
 	switch (job->phase) {
 	case GP_PHASE_LOCK:
-		preempt_begin_unlock(job);
+		job->epoch++; /* an ERROR that comes yet is none of UNLOCK */
+		preempt_back_out(job);
 		return;
 	case GP_PHASE_PROBE:
 		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
@@ -518,12 +539,14 @@ int gp_preempt_begin(struct gp_job *job, enum gp_job_state target, const char *c
 	preempt_begin_op(job, GP_OP_PREEMPT);
 	job->op_target = target;
 	if (job->state == GP_JOB_FROZEN) {
+		/* Locked and frozen again: who joined since is not, nor is all of a job that could
+		 * not be thawed.
+		 */
 		snprintf(job->cause, sizeof(job->cause), "%s", cause);
-		preempt_begin_save(job);
-		return 0;
+	} else {
+		memset(&job->report, 0, sizeof(job->report));
+		gp_job_set_state(job, GP_JOB_FREEZING, "%s", cause);
 	}
-	memset(&job->report, 0, sizeof(job->report));
-	gp_job_set_state(job, GP_JOB_FREEZING, "%s", cause);
 	preempt_phase(job, GP_PHASE_LOCK, PREEMPT_ANSWER_NS);
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		preempt_send(proc, GP_WIRE_LOCK, GP_STEP_LOCKING);
@@ -551,6 +574,8 @@ int gp_preempt_resume(struct gp_job *job, const char *cause, struct gp_err *err)
 /* Nothing of the job is off the hardware: not yet, or not any more. */
 static bool preempt_can_kill(const struct gp_job *job)
 {
+	if (preempt_any_frozen(job))
+		return false;
 	if (job->op == GP_OP_NONE)
 		return job->state != GP_JOB_FROZEN && job->state != GP_JOB_SWAPPED;
 	return job->phase == GP_PHASE_LOCK || job->phase == GP_PHASE_UNLOCK;
@@ -602,7 +627,7 @@ void gp_preempt_proc_joined(struct gp_proc *proc)
 
 void gp_preempt_proc_known(struct gp_job *job)
 {
-	if (job->phase == GP_PHASE_TABLES)
+	if (job->phase == GP_PHASE_LOCK || job->phase == GP_PHASE_TABLES)
 		preempt_advance(job);
 }
 
@@ -816,8 +841,9 @@ static void preempt_frozen(struct gp_job *job, const struct gp_wire_switched *fr
 static void preempt_freeze_failed(struct gp_job *job, const struct gp_wire_error *error)
 {
 	preempt_error(job, error->code, "%s", error->text);
-	/* The driver refused, and may have refused to undo a part of it. */
-	if (error->code == -EIO) {
+	/* The driver refused, and may have refused to undo a part of it; or it was frozen before.
+	 */
+	if (error->code == -EIO || job->refreeze) {
 		preempt_begin_thaw(job);
 		return;
 	}

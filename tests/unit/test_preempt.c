@@ -425,6 +425,26 @@ static void test_lock_when_answered_after_its_deadline_then_unlock_is_still_awai
 	end();
 }
 
+static void test_lock_when_refused_after_its_deadline_then_job_is_not_killed(void)
+{
+	struct gp_wire_msg lock, m;
+
+	begin();
+	start_supervisor();
+	expect(supervisor, GP_WIRE_WELCOME, &m);
+	preempt(GP_JOB_SWAPPED);
+	expect(shim, GP_WIRE_LOCK, &lock);
+	expire();
+	gp_wire_init_reply(&m, GP_WIRE_ERROR, &lock);
+	m.error.code = -EBUSY;
+	send_to(shim, &m);
+	expect_none(supervisor);
+	answer(shim, GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	CHECK_EQ(job->state, GP_JOB_RUNNING);
+	CHECK_EQ(job->cancelling, false);
+	end();
+}
+
 static void test_process_when_it_joins_during_a_save_then_locked_and_not_waited_for(void)
 {
 	struct gp_wire_msg m, save;
@@ -443,9 +463,10 @@ static void test_process_when_it_joins_during_a_save_then_locked_and_not_waited_
 	end();
 }
 
-static void test_swap_when_a_process_joined_the_frozen_job_then_its_memory_stays(void)
+static void test_swap_when_a_process_joined_the_frozen_job_then_it_is_frozen_before_memory_moves(
+	void)
 {
-	struct gp_wire_msg save;
+	struct gp_wire_msg m;
 
 	begin();
 	preempt(GP_JOB_FROZEN);
@@ -454,9 +475,48 @@ static void test_swap_when_a_process_joined_the_frozen_job_then_its_memory_stays
 	other = start_shim();
 	answer(other, GP_WIRE_LOCK, GP_WIRE_LOCKED);
 	preempt(GP_JOB_SWAPPED);
-	expect_none(other);
-	say_saved(&save);
+	CHECK_EQ(job->state, GP_JOB_FROZEN);
+	answer(shim, GP_WIRE_LOCK, GP_WIRE_LOCKED);
 	expect_none(mover);
+	answer(other, GP_WIRE_LOCK, GP_WIRE_LOCKED);
+	expect(mover, GP_WIRE_FREEZE, &m);
+	CHECK_EQ(m.freeze.n, 2);
+	end();
+}
+
+/* It is in the phase LOCK, and yet it is frozen. */
+static void test_cancel_when_a_frozen_job_is_locked_again_then_thawed_before_it_is_killed(void)
+{
+	struct gp_wire_msg m;
+
+	begin();
+	start_supervisor();
+	expect(supervisor, GP_WIRE_WELCOME, &m);
+	preempt(GP_JOB_FROZEN);
+	to_frozen();
+	preempt(GP_JOB_SWAPPED);
+	gp_preempt_cancel(job);
+	expect_none(supervisor);
+	expire();
+	answer(mover, GP_WIRE_THAW, GP_WIRE_THAWED);
+	expect(shim, GP_WIRE_LOCK, &m);
+	answer(shim, GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	expect(supervisor, GP_WIRE_SIGNAL, &m);
+	end();
+}
+
+static void test_freeze_when_refused_for_a_frozen_job_then_thawed_before_it_is_unlocked(void)
+{
+	begin();
+	preempt(GP_JOB_FROZEN);
+	to_frozen();
+	preempt(GP_JOB_SWAPPED);
+	answer(shim, GP_WIRE_LOCK, GP_WIRE_LOCKED);
+	answer(mover, GP_WIRE_FREEZE, GP_WIRE_ERROR);
+	expect_none(shim);
+	answer(mover, GP_WIRE_THAW, GP_WIRE_THAWED);
+	answer(shim, GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	CHECK_EQ(job->state, GP_JOB_RUNNING);
 	end();
 }
 
@@ -573,20 +633,21 @@ static void test_freeze_when_refused_after_the_job_is_being_killed_then_killing_
 	end();
 }
 
-static void test_request_when_the_operation_is_over_at_once_then_answered(void)
+static void test_request_when_there_is_nothing_to_save_then_answered(void)
 {
 	struct gp_wire_msg m;
 
 	begin();
 	client = dial(GP_ROLE_CLI, 0);
 	expect(client, GP_WIRE_WELCOME, &m);
-	preempt(GP_JOB_FROZEN);
-	to_frozen();
-	gp_container_of(job->procs.next, struct gp_proc, node)->n_extents = 0;
 	gp_wire_init(&m, GP_WIRE_PREEMPT);
 	m.header.job = job->id;
 	m.preempt.to = GP_JOB_SWAPPED;
 	send_to(client, &m);
+	answer(shim, GP_WIRE_LOCK, GP_WIRE_LOCKED);
+	gp_container_of(job->procs.next, struct gp_proc, node)->n_extents = 0;
+	answer(mover, GP_WIRE_FREEZE, GP_WIRE_FROZEN);
+	answer(shim, GP_WIRE_PROBE, GP_WIRE_PROBED);
 	expect(client, GP_WIRE_JOB, &m);
 	CHECK_EQ(m.job.state, GP_JOB_SWAPPED);
 	end();
@@ -890,14 +951,17 @@ int main(void)
 	test_preempt_when_all_answer_then_swapped_and_back();
 	test_lock_when_a_process_is_gone_then_others_are_locked_before_the_freeze();
 	test_lock_when_answered_after_its_deadline_then_unlock_is_still_awaited();
+	test_lock_when_refused_after_its_deadline_then_job_is_not_killed();
 	test_process_when_it_joins_during_a_save_then_locked_and_not_waited_for();
-	test_swap_when_a_process_joined_the_frozen_job_then_its_memory_stays();
+	test_swap_when_a_process_joined_the_frozen_job_then_it_is_frozen_before_memory_moves();
+	test_cancel_when_a_frozen_job_is_locked_again_then_thawed_before_it_is_killed();
+	test_freeze_when_refused_for_a_frozen_job_then_thawed_before_it_is_unlocked();
 	test_release_when_it_fails_in_part_then_job_comes_back();
 	test_save_when_it_fails_and_memory_is_refused_then_job_stays_swapped();
 	test_save_when_only_the_process_owes_an_answer_then_mover_is_not_replaced();
 	test_resume_when_memory_is_refused_then_job_rests_and_is_tried_again();
 	test_freeze_when_refused_after_the_job_is_being_killed_then_killing_goes_on();
-	test_request_when_the_operation_is_over_at_once_then_answered();
+	test_request_when_there_is_nothing_to_save_then_answered();
 	test_mover_when_gone_with_a_release_under_way_then_successor_brings_it_back();
 	test_mover_when_gone_and_its_ledger_is_short_then_job_is_ended_on_scratch();
 	test_process_when_it_comes_back_locked_then_job_goes_on_as_a_whole();
