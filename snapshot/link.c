@@ -82,22 +82,38 @@ static int link_ms_until(uint64_t deadline_ns)
 	return now < deadline_ns ? (int)((deadline_ns - now) / GP_NS_PER_MS) + 1 : 0;
 }
 
-/* The next EXTENTS message of @epoch with its fds; stale ones are acknowledged and let go. */
-static int link_next(int link, uint64_t epoch, uint64_t deadline_ns, struct gp_wire_msg *m,
-		     int *fds, size_t *n_fds, struct gp_err *err)
+/* Until there is something to read. Looks up at times, whether there is a hurry by now. */
+static int link_wait(int link, uint64_t deadline_ns, const atomic_bool *hurry, struct gp_err *err)
 {
-	int r;
+	struct pollfd p = { .fd = link, .events = POLLIN };
 
 	for (;;) {
 		int ms = link_ms_until(deadline_ns);
 
-		if (ms == 0) { /* also when there is always one more */
-			gp_err_set(err, -ETIMEDOUT,
-				   "link to the process: it takes too long to hand over its "
-				   "memory");
-			return -ETIMEDOUT;
-		}
-		r = gp_wire_recv(link, m, fds, GP_WIRE_MAX_FDS, n_fds, ms, err);
+		if (ms == 0) /* also when there is always one more */
+			return gp_err_set(err, -ETIMEDOUT,
+					  "link to the process: it takes too long to hand over its "
+					  "memory");
+		if (poll(&p, 1, ms < GP_LINK_HURRY_MS ? ms : GP_LINK_HURRY_MS) > 0)
+			return 0;
+		if (atomic_load(hurry))
+			return gp_err_set(err, -ECANCELED,
+					  "the move was given up: the daemon that asked for it is "
+					  "gone");
+	}
+}
+
+/* The next EXTENTS message of @epoch with its fds; stale ones are acknowledged and let go. */
+static int link_next(int link, uint64_t epoch, uint64_t deadline_ns, const atomic_bool *hurry,
+		     struct gp_wire_msg *m, int *fds, size_t *n_fds, struct gp_err *err)
+{
+	int r;
+
+	for (;;) {
+		r = link_wait(link, deadline_ns, hurry, err);
+		if (r < 0)
+			return r;
+		r = gp_wire_recv(link, m, fds, GP_WIRE_MAX_FDS, n_fds, 0, err);
 		if (r < 0)
 			return gp_err_prepend(err, "link to the process");
 		if (m->header.type != GP_WIRE_EXTENTS) {
@@ -116,7 +132,7 @@ static int link_next(int link, uint64_t epoch, uint64_t deadline_ns, struct gp_w
 }
 
 int gp_link_receive(int link, const struct gp_driver *driver, uint64_t epoch,
-		    struct gp_link_batch *batch, struct gp_err *err)
+		    const atomic_bool *hurry, struct gp_link_batch *batch, struct gp_err *err)
 {
 	uint64_t start = gp_now_ns(), patience_ns = GP_LINK_PATIENCE_NS - batch->waited_ns;
 	int fds[GP_WIRE_MAX_FDS];
@@ -129,7 +145,7 @@ int gp_link_receive(int link, const struct gp_driver *driver, uint64_t epoch,
 	batch->last = true;
 	if (patience_ns > GP_LINK_TIMEOUT_MS * GP_NS_PER_MS)
 		patience_ns = GP_LINK_TIMEOUT_MS * GP_NS_PER_MS;
-	r = link_next(link, epoch, start + patience_ns, &m, fds, &n_fds, err);
+	r = link_next(link, epoch, start + patience_ns, hurry, &m, fds, &n_fds, err);
 	batch->waited_ns += gp_now_ns() - start;
 	if (batch->waited_ns > GP_LINK_PATIENCE_NS)
 		batch->waited_ns = GP_LINK_PATIENCE_NS;
@@ -166,17 +182,17 @@ void gp_link_batch_drop(const struct gp_driver *driver, struct gp_link_batch *ba
 }
 
 /* Waits for a message and looks at it without taking it. */
-static bool link_next_is_later(int link, uint64_t epoch, uint64_t deadline_ns)
+static bool link_next_is_later(int link, uint64_t epoch, uint64_t deadline_ns,
+			       const atomic_bool *hurry)
 {
-	struct pollfd p = { .fd = link, .events = POLLIN };
 	struct gp_wire_header h;
 
-	return poll(&p, 1, link_ms_until(deadline_ns)) > 0 &&
+	return link_wait(link, deadline_ns, hurry, NULL) == 0 &&
 	       recv(link, &h, sizeof(h), MSG_PEEK | MSG_DONTWAIT) == (ssize_t)sizeof(h) &&
 	       h.epoch > epoch;
 }
 
-void gp_link_discard(int link, uint64_t epoch)
+void gp_link_discard(int link, uint64_t epoch, const atomic_bool *hurry)
 {
 	uint64_t deadline_ns = gp_now_ns() + GP_LINK_TIMEOUT_MS * GP_NS_PER_MS;
 	int fds[GP_WIRE_MAX_FDS];
@@ -184,8 +200,8 @@ void gp_link_discard(int link, uint64_t epoch)
 	size_t n_fds = 0;
 
 	do {
-		if (link_next_is_later(link, epoch, deadline_ns) ||
-		    link_next(link, 0, deadline_ns, &m, fds, &n_fds, NULL) < 0)
+		if (link_next_is_later(link, epoch, deadline_ns, hurry) ||
+		    link_next(link, 0, deadline_ns, hurry, &m, fds, &n_fds, NULL) < 0)
 			return;
 		link_close_fds(fds, n_fds);
 		if (link_ack(link, &m, NULL) < 0)
@@ -198,4 +214,11 @@ bool gp_link_readable(int link)
 	struct pollfd p = { .fd = link, .events = POLLIN };
 
 	return poll(&p, 1, 0) > 0;
+}
+
+bool gp_link_is_open(int link)
+{
+	struct pollfd p = { .fd = link, .events = 0 };
+
+	return link >= 0 && poll(&p, 1, 0) == 0;
 }

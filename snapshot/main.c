@@ -2,6 +2,7 @@
 /* gpupres-mover: command line. */
 #include "base/log.h"
 #include "base/size.h"
+#include "base/time.h"
 #include "snapshot/mover.h"
 #include "snapshot/selftest.h"
 
@@ -12,6 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/*
+ * A daemon that is restarted is back within seconds; so long a running job whose daemon is gone
+ * keeps the mover that knows its channels.
+ */
+#define MAIN_ORPHAN_GRACE_NS (30 * GP_NS_PER_SEC)
+
 enum main_option {
 	MAIN_SOCKET = 1,
 	MAIN_DEVICE,
@@ -21,6 +28,7 @@ enum main_option {
 	MAIN_SWAP_DIR,
 	MAIN_SWAP_MAX,
 	MAIN_LOCK,
+	MAIN_ORPHAN_GRACE,
 	MAIN_ARENA_FD,
 	MAIN_LEDGER_FD,
 	MAIN_SWAP_FD,
@@ -39,6 +47,7 @@ static const struct option main_options[] = {
 	{ "swap-dir", required_argument, NULL, MAIN_SWAP_DIR },
 	{ "swap-max", required_argument, NULL, MAIN_SWAP_MAX },
 	{ "lock", required_argument, NULL, MAIN_LOCK },
+	{ "orphan-grace", required_argument, NULL, MAIN_ORPHAN_GRACE },
 	{ "arena-fd", required_argument, NULL, MAIN_ARENA_FD },
 	{ "ledger-fd", required_argument, NULL, MAIN_LEDGER_FD },
 	{ "swap-fd", required_argument, NULL, MAIN_SWAP_FD },
@@ -52,6 +61,7 @@ static const struct option main_options[] = {
 static const char main_help[] =
 	"Usage: gpupres-mover --socket PATH --device N --kind soft|nvidia --driver PATH\n"
 	"                     --arena SIZE [--swap-dir DIR --swap-max SIZE] [--log-level L]\n"
+	"                     [--lock FILE] [--orphan-grace SECONDS]\n"
 	"                     [--arena-fd N --ledger-fd N --swap-fd N]\n"
 	"       gpupres-mover --self-test --device N --kind soft|nvidia --driver PATH\n"
 	"Freezes GPU processes and moves their memory; started by gpupresd, one per GPU.\n"
@@ -63,7 +73,8 @@ static const char main_help[] =
 	"  --arena SIZE       host memory for evicted memory, e.g. 64G\n"
 	"  --swap-dir DIR     folder for what the arena cannot hold\n"
 	"  --swap-max SIZE    most that is put there (default 0: nothing)\n"
-	"  --lock FILE        locked as long as this mover lives\n"
+	"  --lock FILE        locked for as long as this mover runs; held by one at a time\n"
+	"  --orphan-grace S   seconds to wait for a daemon with nothing to keep (default 30)\n"
 	"  --arena-fd N, --ledger-fd N, --swap-fd N\n"
 	"                     descriptors of what an earlier mover has left\n"
 	"  --log-level L      err, warn, info (default) or debug\n"
@@ -85,17 +96,38 @@ static int main_parse_size(const char *option, const char *text, uint64_t *ret, 
 		     : 0;
 }
 
-static int main_parse_device(const char *text, uint32_t *ret, struct gp_err *err)
+static int main_parse_number(const char *option, const char *what, unsigned long max,
+			     unsigned long *ret, struct gp_err *err)
 {
 	char *end;
-	unsigned long n;
 
 	errno = 0;
-	n = strtoul(text, &end, 10);
-	if (errno || end == text || *end || n > 1023 || text[0] == '-')
-		return gp_err_set(err, -EINVAL, "--device %s: not the number of a GPU", text);
-	*ret = (uint32_t)n;
+	*ret = strtoul(optarg, &end, 10);
+	if (errno || end == optarg || *end || optarg[0] == '-' || *ret > max)
+		return gp_err_set(err, -EINVAL, "--%s %s: not %s", option, optarg, what);
 	return 0;
+}
+
+static int main_parse_device(struct main_args *a, struct gp_err *err)
+{
+	unsigned long n;
+	int r = main_parse_number("device", "the number of a GPU", 1023, &n, err);
+
+	if (r < 0)
+		return r;
+	a->have_device = true;
+	a->mover.device = (uint32_t)n;
+	return 0;
+}
+
+static int main_parse_grace(struct main_args *a, struct gp_err *err)
+{
+	unsigned long n;
+	int r = main_parse_number("orphan-grace", "a number of seconds", 1000000, &n, err);
+
+	if (r == 0)
+		a->mover.orphan_grace_ns = n * GP_NS_PER_SEC;
+	return r;
 }
 
 /* Inherited descriptors are for this process alone. */
@@ -103,12 +135,11 @@ static int main_parse_fd(const char *option, struct main_args *a, enum gp_depot_
 			 struct gp_err *err)
 {
 	unsigned long n;
-	char *end;
+	int r = main_parse_number(option, "an open descriptor", INT_MAX, &n, err);
 
-	errno = 0;
-	n = strtoul(optarg, &end, 10);
-	if (errno || end == optarg || *end || optarg[0] == '-' || n <= STDERR_FILENO ||
-	    n > INT_MAX || fcntl((int)n, F_SETFD, FD_CLOEXEC) < 0)
+	if (r < 0)
+		return r;
+	if (n <= STDERR_FILENO || fcntl((int)n, F_SETFD, FD_CLOEXEC) < 0)
 		return gp_err_set(err, -EINVAL, "--%s %s: not an open descriptor", option, optarg);
 	a->n_fds += a->mover.inherited[which] == 0;
 	a->mover.inherited[which] = (int)n;
@@ -122,8 +153,7 @@ static int main_parse_option(int option, struct main_args *a, struct gp_err *err
 		a->mover.socket = optarg;
 		return 0;
 	case MAIN_DEVICE:
-		a->have_device = true;
-		return main_parse_device(optarg, &a->mover.device, err);
+		return main_parse_device(a, err);
 	case MAIN_KIND:
 		a->have_kind = true;
 		a->mover.soft = strcmp(optarg, "soft") == 0;
@@ -144,6 +174,8 @@ static int main_parse_option(int option, struct main_args *a, struct gp_err *err
 	case MAIN_LOCK:
 		a->mover.lock = optarg;
 		return 0;
+	case MAIN_ORPHAN_GRACE:
+		return main_parse_grace(a, err);
 	case MAIN_ARENA_FD:
 		return main_parse_fd("arena-fd", a, GP_DEPOT_ARENA, err);
 	case MAIN_LEDGER_FD:
@@ -218,7 +250,8 @@ static int main_serve(const struct main_args *a, struct gp_err *err)
 
 int main(int argc, char **argv)
 {
-	struct main_args args = { .level = GP_LOG_INFO };
+	struct main_args args = { .level = GP_LOG_INFO,
+				  .mover.orphan_grace_ns = MAIN_ORPHAN_GRACE_NS };
 	struct gp_err err = { 0 };
 	int r;
 

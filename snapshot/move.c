@@ -149,7 +149,7 @@ void gp_move_fini(struct gp_move *m)
 static void move_flush_saved(struct gp_move *m)
 {
 	if (m->report.saved.n)
-		gp_outbox_post(m->outbox, &m->report);
+		gp_outbox_post(m->outbox, &m->report, m->session);
 	gp_wire_init_reply(&m->report, GP_WIRE_SAVED, m->request);
 }
 
@@ -598,7 +598,7 @@ static int move_batch(struct gp_move *m, struct gp_link_batch *batch, struct gp_
 		r = move_begin_one(m, batch, err);
 	gp_link_batch_drop(m->driver, batch);
 	/* Nothing to overlap with: what is done should be known before the next wait. */
-	if (r == 0 && (batch->last || !gp_link_readable(m->proc->link)))
+	if (r == 0 && (batch->last || !gp_link_readable(m->proc->worker_link)))
 		r = move_finish_all(m, err);
 	if (r == 0)
 		move_flush_saved(m);
@@ -606,13 +606,14 @@ static int move_batch(struct gp_move *m, struct gp_link_batch *batch, struct gp_
 }
 
 int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_msg *request,
-		struct gp_wire_moved *ret_totals, struct gp_err *err)
+		uint32_t session, struct gp_wire_moved *ret_totals, struct gp_err *err)
 {
 	struct gp_link_batch batch = { 0 };
 	int r;
 
 	m->proc = proc;
 	m->request = request;
+	m->session = session;
 	m->loading = request->header.type == GP_WIRE_LOAD;
 	m->first_ns = m->last_ns = 0;
 	m->n_started = m->n_placed = m->n_finished = 0;
@@ -621,7 +622,8 @@ int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_ms
 	memset(&m->totals, 0, sizeof(m->totals));
 	gp_wire_init_reply(&m->report, GP_WIRE_SAVED, request);
 	do {
-		r = gp_link_receive(proc->link, m->driver, request->header.epoch, &batch, err);
+		r = gp_link_receive(proc->worker_link, m->driver, request->header.epoch, &m->hurry,
+				    &batch, err);
 		if (r == 0)
 			r = move_batch(m, &batch, err);
 	} while (r == 0 && !batch.last);
@@ -639,6 +641,6 @@ int gp_move_run(struct gp_move *m, struct gp_proc *proc, const struct gp_wire_ms
 void gp_move_discard(struct gp_move *m)
 {
 	if (m->unread)
-		gp_link_discard(m->proc->link, m->request->header.epoch);
+		gp_link_discard(m->proc->worker_link, m->request->header.epoch, &m->hurry);
 	m->unread = false;
 }

@@ -48,6 +48,7 @@ struct gp_move {
 	struct gp_store store;
 	struct gp_outbox *outbox;
 	atomic_bool stop;	 /* the mover ends: give up the move under way */
+	atomic_bool hurry;	 /* the daemon is gone: wait for no shim that says nothing */
 	char *host;		 /* registered memory: staging buffers, then the slots' sums */
 	CUdeviceptr device_host; /* as the device sees it */
 	CUdeviceptr base;
@@ -59,6 +60,7 @@ struct gp_move {
 	/* of the move under way */
 	struct gp_proc *proc;
 	const struct gp_wire_msg *request;
+	uint32_t session; /* of the outbox, that the request came in */
 	bool loading;
 	bool unread;	      /* it failed and its shim may have sent more */
 	uint64_t taken_bytes; /* a shim that sends without end is stopped by this */
@@ -81,12 +83,13 @@ gp_must_check int gp_move_init(struct gp_move *move, const struct gp_driver *dri
 void gp_move_fini(struct gp_move *move);
 
 /*
- * Does what @request, a SAVE or LOAD, asks for @proc, posting SAVED on the way. Blocks until done.
+ * Does what @request, a SAVE or LOAD of this session, asks for @proc, posting SAVED on the way.
+ * Blocks until done.
  * On failure, what was reported SAVED stays saved and every other import has been let go.
  */
 gp_must_check int gp_move_run(struct gp_move *move, struct gp_proc *proc,
-			      const struct gp_wire_msg *request, struct gp_wire_moved *ret_totals,
-			      struct gp_err *err);
+			      const struct gp_wire_msg *request, uint32_t session,
+			      struct gp_wire_moved *ret_totals, struct gp_err *err);
 /*
  * To be called after a failed move, once the failure was reported: takes what else its shim sends,
  * so that it is not stuck. Blocks up to GP_LINK_TIMEOUT_MS.

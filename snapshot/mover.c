@@ -72,7 +72,7 @@ static void mover_reply_error(struct gp_mover *m, const struct gp_wire_msg *requ
 	gp_outbox_reply(&m->outbox, &reply);
 }
 
-/* Takes over *@fd on success. */
+/* Takes over *@fd on success. A process that has come back brings a new link for its old one. */
 static int mover_link(struct gp_mover *m, const struct gp_wire_msg *request, int *fd,
 		      struct gp_err *err)
 {
@@ -87,10 +87,12 @@ static int mover_link(struct gp_mover *m, const struct gp_wire_msg *request, int
 	proc = mover_get(m, &request->header, err);
 	if (!proc)
 		return -ENOMEM;
-	if (proc->link >= 0)
+	if (gp_link_is_open(proc->link))
 		return gp_err_set(err, -EEXIST, "process %u is linked already", proc->id);
-	proc->link = gp_take_fd(fd);
-	return 0;
+	r = gp_worker_link(&m->worker, proc, *fd, err);
+	if (r == 0)
+		proc->link = gp_take_fd(fd);
+	return r;
 }
 
 /* Room for a switch of all processes at once is made here, not when they are frozen. */
@@ -156,13 +158,11 @@ static int mover_queue(struct gp_mover *m, const struct gp_wire_msg *request, st
 	return gp_worker_queue(&m->worker, request, proc, err);
 }
 
-static int mover_unlink(struct gp_mover *m, const struct gp_wire_msg *request, struct gp_err *err)
+static int mover_forget(struct gp_mover *m, struct gp_proc *proc, const struct gp_wire_msg *request,
+			struct gp_err *err)
 {
-	struct gp_proc *proc = mover_find(m, request->header.proc);
 	int r;
 
-	if (!proc)
-		return gp_err_set(err, -ESRCH, "process %u is not known", request->header.proc);
 	gp_proc_hang_up(proc);
 	/* Once queued it is the worker's, and may be gone already. */
 	gp_list_del(&proc->list);
@@ -170,6 +170,15 @@ static int mover_unlink(struct gp_mover *m, const struct gp_wire_msg *request, s
 	if (r < 0)
 		gp_list_add_tail(&m->procs, &proc->list);
 	return r;
+}
+
+static int mover_unlink(struct gp_mover *m, const struct gp_wire_msg *request, struct gp_err *err)
+{
+	struct gp_proc *proc = mover_find(m, request->header.proc);
+
+	if (!proc)
+		return gp_err_set(err, -ESRCH, "process %u is not known", request->header.proc);
+	return mover_forget(m, proc, request, err);
 }
 
 static int mover_meminfo(struct gp_mover *m, const struct gp_wire_msg *request, struct gp_err *err)
@@ -220,7 +229,7 @@ static int mover_dispatch(struct gp_mover *m, const struct gp_wire_msg *request,
 	}
 }
 
-/* One request. 1: the daemon closed the connection. */
+/* One request. */
 static int mover_receive(struct gp_mover *m, struct gp_err *err)
 {
 	gp_auto_fd int fd = -1;
@@ -229,41 +238,32 @@ static int mover_receive(struct gp_mover *m, struct gp_err *err)
 	size_t n_fds = 0;
 	int r;
 
-	r = gp_wire_recv(m->sock, &request, &fd, 1, &n_fds, 0, err);
-	if (r == -ECONNRESET)
-		return 1;
+	r = gp_wire_recv(m->uplink.sock, &request, &fd, 1, &n_fds, 0, err);
 	if (r < 0)
-		return gp_err_prepend(err, "connection to the daemon");
+		return r == -ETIMEDOUT ? 0 : r;
 	if (mover_dispatch(m, &request, &fd, &why) < 0)
 		mover_reply_error(m, &request, &why);
 	return 0;
 }
 
-static int mover_watch(struct gp_mover *m, int op, int fd, uint32_t events, struct gp_err *err)
+/* --- one daemon after the other --- */
+
+static void mover_tell(struct gp_mover *m, struct gp_proc *proc)
 {
-	struct epoll_event ev = { .events = events, .data.fd = fd };
+	bool linked = gp_link_is_open(proc->link);
+	struct gp_wire_msg msg;
 
-	if (epoll_ctl(m->epoll, op, fd, &ev) < 0)
-		return gp_err_sys(err, -errno, "epoll");
-	return 0;
-}
-
-/* Sends what it can; then asks epoll for what the socket is waiting for. */
-static int mover_flush(struct gp_mover *m, struct gp_err *err)
-{
-	bool left, reading;
-	int r;
-
-	r = gp_outbox_flush(&m->outbox, m->sock, &left, err);
-	if (r < 0)
-		return r;
-	reading = gp_outbox_has_room(&m->outbox);
-	if (left == m->sending && reading == m->reading)
-		return 0;
-	m->sending = left;
-	m->reading = reading;
-	return mover_watch(m, EPOLL_CTL_MOD, m->sock,
-			   (reading ? EPOLLIN : 0u) | (left ? EPOLLOUT : 0u), err);
+	proc->told_session = m->outbox.session;
+	if (!linked && gp_image_count(&proc->image) == 0)
+		return;
+	gp_wire_init(&msg, GP_WIRE_LEDGER);
+	msg.header.job = proc->image.job;
+	msg.header.proc = proc->id;
+	msg.ledger.n_extents = (uint32_t)gp_image_count(&proc->image);
+	msg.ledger.bytes = gp_image_bytes(&proc->image);
+	msg.ledger.linked = linked;
+	msg.ledger.known = proc->channels.known;
+	gp_outbox_reply(&m->outbox, &msg);
 }
 
 static int mover_ready(struct gp_mover *m, struct gp_err *err)
@@ -287,36 +287,160 @@ static int mover_ready(struct gp_mover *m, struct gp_err *err)
 	return 0;
 }
 
+/*
+ * Settling: once the worker has finished, tells the daemon of every process, as far as the outbox
+ * has room, and then that it may ask for things.
+ */
+static int mover_settle(struct gp_mover *m, struct gp_err *err)
+{
+	int r;
+
+	if (m->uplink.state != GP_UPLINK_SETTLING || !gp_worker_is_idle(&m->worker))
+		return 0;
+	gp_list_for_each(proc, &m->procs, struct gp_proc, list) {
+		if (!gp_outbox_has_room(&m->outbox))
+			return 0;
+		if (proc->told_session != m->outbox.session)
+			mover_tell(m, proc);
+	}
+	if (!gp_outbox_has_room(&m->outbox))
+		return 0;
+	r = mover_ready(m, err);
+	if (r < 0)
+		return r;
+	atomic_store(&m->move.hurry, false);
+	gp_uplink_serve(&m->uplink);
+	return 0;
+}
+
+static void mover_lose(struct gp_mover *m, const struct gp_err *why)
+{
+	gp_log(GP_LOG_WARN, "daemon_lost", "reason=\"%s\"", why->msg);
+	gp_uplink_lose(&m->uplink);
+	gp_outbox_restart(&m->outbox);
+	atomic_store(&m->move.hurry, true);
+}
+
+/* Nobody else will say that a process has ended: its end of the link does. */
+static void mover_forget_ended(struct gp_mover *m)
+{
+	struct gp_wire_msg request;
+	struct gp_err err = { 0 };
+
+	gp_wire_init(&request, GP_WIRE_UNLINK);
+	gp_list_for_each(proc, &m->procs, struct gp_proc, list) {
+		if (proc->link < 0 || gp_link_is_open(proc->link))
+			continue;
+		gp_log(GP_LOG_INFO, "process_ended", "job=%llu proc=%u saved_bytes=%llu",
+		       (unsigned long long)proc->image.job, proc->id,
+		       (unsigned long long)gp_image_bytes(&proc->image));
+		request.header.job = proc->image.job;
+		request.header.proc = proc->id;
+		if (mover_forget(m, proc, &request, &err) == 0)
+			continue;
+		gp_log(GP_LOG_ERR, "process_ended", "proc=%u reason=\"%s\"", proc->id, err.msg);
+		return; /* it is back at the end of the list */
+	}
+}
+
+static bool mover_holds_bytes(struct gp_mover *m)
+{
+	if (!gp_worker_is_idle(&m->worker))
+		return true; /* it may be about to */
+	gp_list_for_each(proc, &m->procs, struct gp_proc, list) {
+		if (gp_image_count(&proc->image))
+			return true;
+	}
+	return false;
+}
+
+/* True: no daemon has come, and nobody else needs this mover. */
+static bool mover_is_orphan(struct gp_mover *m)
+{
+	return m->uplink.lost_ns &&
+	       gp_now_ns() - m->uplink.lost_ns >= m->options->orphan_grace_ns &&
+	       !mover_holds_bytes(m);
+}
+
+static bool mover_is_stopped(const struct gp_mover *m)
+{
+	struct signalfd_siginfo info;
+
+	return read(m->signals, &info, sizeof(info)) == (ssize_t)sizeof(info);
+}
+
+/* What the socket has to say, in whatever state. */
+static void mover_hear(struct gp_mover *m, uint32_t events)
+{
+	struct gp_err err = { 0 };
+	int r = 0;
+
+	switch (m->uplink.state) {
+	case GP_UPLINK_DOWN:
+		return;
+	case GP_UPLINK_GREETING:
+		gp_uplink_greeted(&m->uplink);
+		return;
+	case GP_UPLINK_SETTLING:
+		if (events & (EPOLLHUP | EPOLLERR))
+			r = gp_err_set(&err, -ECONNRESET, "the daemon closed the connection");
+		break;
+	case GP_UPLINK_UP:
+		if ((events & ~(uint32_t)EPOLLOUT) && gp_outbox_has_room(&m->outbox))
+			r = mover_receive(m, &err);
+		break;
+	}
+	if (r < 0)
+		mover_lose(m, &err);
+}
+
+/* What needs doing before the next wait. 1: the mover has nothing left to do. */
+static int mover_turn(struct gp_mover *m, struct gp_err *err)
+{
+	struct gp_err why = { 0 };
+	int r;
+
+	if (m->uplink.lost_ns)
+		mover_forget_ended(m);
+	gp_uplink_tick(&m->uplink);
+	r = mover_settle(m, err);
+	if (r < 0)
+		return r;
+	if (gp_uplink_is_open(&m->uplink)) {
+		if (gp_uplink_flush(&m->uplink, &m->outbox, &why) < 0)
+			mover_lose(m, &why);
+	} else if (mover_is_orphan(m)) {
+		gp_log(GP_LOG_INFO, "stop", "reason=\"no daemon has come\"");
+		return 1;
+	}
+	return 0;
+}
+
 int gp_mover_run(struct gp_mover *m, struct gp_err *err)
 {
 	struct epoll_event events[3];
-	int r = mover_ready(m, err);
+	int r;
 
-	while (r == 0) {
-		int n;
+	while ((r = mover_turn(m, err)) == 0) {
+		int n = epoll_wait(m->epoll, events, GP_ARRAY_SIZE(events),
+				   gp_uplink_timeout_ms(&m->uplink));
 
-		r = mover_flush(m, err);
-		if (r < 0)
-			break;
-		n = epoll_wait(m->epoll, events, GP_ARRAY_SIZE(events), -1);
 		if (n < 0 && errno != EINTR)
 			return gp_err_sys(err, -errno, "epoll_wait");
-		for (int i = 0; r == 0 && i < n; i++) {
-			if (events[i].data.fd == m->signals) {
+		for (int i = 0; i < n; i++) {
+			int fd = events[i].data.fd;
+
+			if (fd == m->signals && mover_is_stopped(m)) {
 				gp_log(GP_LOG_INFO, "stop", "reason=signal");
 				return 0;
 			}
-			/* The eventfd of the outbox only has to end the wait. */
-			if (events[i].data.fd == m->sock && (events[i].events & ~EPOLLOUT) &&
-			    m->reading)
-				r = mover_receive(m, err);
+			if (fd == m->outbox.event_fd)
+				gp_outbox_clear(&m->outbox);
+			if (fd == m->uplink.sock)
+				mover_hear(m, events[i].events);
 		}
 	}
-	if (r == 1 || r == -EPIPE || r == -ECONNRESET) {
-		gp_log(GP_LOG_INFO, "stop", "reason=\"the daemon closed the connection\"");
-		return 0;
-	}
-	return r;
+	return r < 0 ? r : 0;
 }
 
 int gp_mover_try_freeze(struct gp_driver *driver, struct gp_rm_subdevice *ret_sub,
@@ -345,6 +469,32 @@ int gp_mover_try_freeze(struct gp_driver *driver, struct gp_rm_subdevice *ret_su
 	return r < 0 ? r : -EIO;
 }
 
+/*
+ * The lock says to a daemon, by F_GETLK, which process serves the device, whichever daemon started
+ * it; and two movers would both take themselves for the owner of the arena. It goes with the
+ * process. The file stays: another that removed it would not know whether somebody waits for it.
+ */
+static int mover_take_lock(struct gp_mover *m, struct gp_err *err)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	const char *path = m->options->lock;
+
+	if (!path)
+		return 0;
+	m->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (m->lock < 0)
+		return gp_err_sys(err, -errno, "cannot open the lock file %s", path);
+	if (fcntl(m->lock, F_SETLK, &lock) == 0)
+		return 0;
+	if (errno != EAGAIN && errno != EACCES)
+		return gp_err_sys(err, -errno, "cannot lock %s", path);
+	if (fcntl(m->lock, F_GETLK, &lock) < 0 || lock.l_type == F_UNLCK)
+		lock.l_pid = 0;
+	return gp_err_set(err, -EBUSY,
+			  "another mover, process %d, serves device %u: it holds the lock on %s",
+			  (int)lock.l_pid, m->options->device, path);
+}
+
 static int mover_init_signals(struct gp_mover *m, struct gp_err *err)
 {
 	sigset_t set;
@@ -353,6 +503,8 @@ static int mover_init_signals(struct gp_mover *m, struct gp_err *err)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	/* The daemon's log may end with it. */
+	signal(SIGPIPE, SIG_IGN);
 	/* A file size limit is to be an error of the write, not the end of the process. */
 	signal(SIGXFSZ, SIG_IGN);
 	m->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -370,28 +522,30 @@ static int mover_check_swap_dir(const struct gp_mover_options *o, struct gp_err 
 	return 0;
 }
 
+static int mover_watch(struct gp_mover *m, int fd, struct gp_err *err)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.fd = fd };
+
+	if (epoll_ctl(m->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
+		return gp_err_sys(err, -errno, "epoll");
+	return 0;
+}
+
 static int mover_init_loop(struct gp_mover *m, struct gp_err *err)
 {
-	int flags, r;
+	int r;
 
-	m->sock = gp_wire_connect(m->options->socket, GP_ROLE_MOVER, 0, m->options->device,
-				  "gpupres-mover", err);
-	if (m->sock < 0)
-		return m->sock;
-	flags = fcntl(m->sock, F_GETFL);
-	if (flags < 0 || fcntl(m->sock, F_SETFL, flags | O_NONBLOCK) < 0)
-		return gp_err_sys(err, -errno, "cannot set the socket non-blocking");
 	m->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (m->epoll < 0)
 		return gp_err_sys(err, -errno, "epoll");
 	r = gp_outbox_init(&m->outbox, err);
 	if (r == 0)
-		r = mover_watch(m, EPOLL_CTL_ADD, m->sock, EPOLLIN, err);
+		r = mover_watch(m, m->signals, err);
 	if (r == 0)
-		r = mover_watch(m, EPOLL_CTL_ADD, m->signals, EPOLLIN, err);
+		r = mover_watch(m, m->outbox.event_fd, err);
 	if (r == 0)
-		r = mover_watch(m, EPOLL_CTL_ADD, m->outbox.event_fd, EPOLLIN, err);
-	m->reading = true;
+		r = gp_uplink_init(&m->uplink, m->options->socket, m->options->device, m->epoll,
+				   err);
 	return r;
 }
 
@@ -437,31 +591,15 @@ static int mover_init_store(struct gp_mover *m, struct gp_err *err)
 	return gp_move_init(&m->move, &m->driver, &store, &m->outbox, m->depot.arena.extra, err);
 }
 
-/* The daemon finds a mover by the holder of this lock; the fd stays open for life. */
-static int mover_lock(const struct gp_mover_options *o, struct gp_err *err)
-{
-	const struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	int fd;
-
-	if (!o->lock)
-		return 0;
-	fd = open(o->lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return gp_err_sys(err, -errno, "cannot open %s", o->lock);
-	if (fcntl(fd, F_SETLK, &lock) < 0)
-		return gp_err_sys(err, -errno, "%s is locked: another gpupres-mover runs", o->lock);
-	return 0;
-}
-
 int gp_mover_init(struct gp_mover *m, const struct gp_mover_options *options, gp_rm_ioctl_fn hook,
 		  struct gp_err *err)
 {
 	int r;
 
 	m->options = options;
-	m->sock = m->signals = m->epoll = m->outbox.event_fd = -1;
+	m->lock = m->signals = m->epoll = m->outbox.event_fd = m->uplink.sock = -1;
 	gp_list_init(&m->procs);
-	r = mover_lock(options, err);
+	r = mover_take_lock(m, err);
 	if (r == 0)
 		r = mover_check_swap_dir(options, err);
 	if (r == 0)
@@ -490,8 +628,9 @@ void gp_mover_fini(struct gp_mover *m)
 	gp_depot_close(&m->depot);
 	gp_driver_close(&m->driver);
 	gp_channel_switch_fini(&m->channel_switch);
+	gp_uplink_fini(&m->uplink);
 	gp_outbox_fini(&m->outbox);
 	gp_close_fd(&m->epoll);
 	gp_close_fd(&m->signals);
-	gp_close_fd(&m->sock);
+	gp_close_fd(&m->lock);
 }

@@ -8,31 +8,40 @@
  * Threads: main (the loop: requests, freezing, answers), the move worker (snapshot/worker.h), and
  * whatever the driver starts. Signals are blocked everywhere and read by the loop.
  *
- * When the connection closes or SIGTERM comes, the mover ends and the saved bytes end with it. It
- * thaws nothing then: the memory of a swapped process is gone, and running it would destroy it.
+ * The mover outlives the daemon. When the connection ends, the worker finishes what it has under
+ * way, answers to nobody are dropped, and the mover tries to connect again, which the next daemon
+ * accepts; then it says what it has (LEDGER for each process) and serves on. Links to shims stay
+ * open meanwhile, and a process whose link ends is forgotten. Without a daemon for a while the
+ * mover ends, unless it has saved bytes of a process that may live.
+ *
+ * When SIGTERM comes it ends at once. It thaws nothing then: the memory of a swapped process is
+ * gone, and running it would destroy it. What is saved stays in arena, ledger and swap file, and
+ * with them if somebody else holds their descriptors (snapshot/depot.h).
  */
 #include "snapshot/depot.h"
+#include "snapshot/uplink.h"
 #include "snapshot/worker.h"
 
 #include <signal.h>
 
 struct gp_mover_options {
-	const char *lock;   /* file to lock for life; NULL = none */
 	const char *socket; /* the daemon's */
+	const char *lock;   /* file, locked for life; NULL: none */
 	uint32_t device;    /* ordinal */
 	bool soft;	    /* --kind */
 	const char *driver; /* path of libcuda.so.1 */
 	uint64_t arena_bytes;
 	const char *swap_dir;
 	uint64_t swap_max_bytes;
+	uint64_t orphan_grace_ns; /* how long it waits for a daemon with nothing to keep */
 	bool inherits;
 	int inherited[GP_DEPOT_FDS]; /* a predecessor's arena, ledger and swap file */
 };
 
 struct gp_mover {
 	const struct gp_mover_options *options;
-	int sock, signals, epoll;
-	bool sending, reading; /* what epoll waits for on the socket */
+	int lock, signals, epoll;
+	struct gp_uplink uplink;
 	struct gp_driver driver;
 	struct gp_rm_subdevice subdevice;
 	bool can_freeze;
@@ -45,12 +54,16 @@ struct gp_mover {
 };
 
 /*
- * Blocks the signals, connects, brings up context, arena and swap file. @mover is zeroed, static,
- * and stays put: @hook (see gp_driver_options) reaches mover->driver.watch. Takes seconds.
+ * Takes the lock, blocks the signals, connects, brings up context, arena and swap file. @mover is
+ * zeroed, static, and stays put: @hook (see gp_driver_options) reaches mover->driver.watch. Takes
+ * seconds.
  */
 gp_must_check int gp_mover_init(struct gp_mover *mover, const struct gp_mover_options *options,
 				gp_rm_ioctl_fn hook, struct gp_err *err);
-/* Sends MOVER_READY and serves. 0: the daemon closed the connection, or SIGTERM or SIGINT came. */
+/*
+ * Serves, one daemon after the other. 0: SIGTERM or SIGINT came, or no daemon did and there is
+ * nothing to keep.
+ */
 gp_must_check int gp_mover_run(struct gp_mover *mover, struct gp_err *err);
 void gp_mover_fini(struct gp_mover *mover);
 

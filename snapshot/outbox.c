@@ -9,6 +9,7 @@
 int gp_outbox_init(struct gp_outbox *o, struct gp_err *err)
 {
 	o->first = o->n = 0;
+	o->session = 1;
 	o->closed = false;
 	o->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (o->event_fd < 0)
@@ -28,14 +29,26 @@ void gp_outbox_fini(struct gp_outbox *o)
 	pthread_mutex_destroy(&o->lock);
 }
 
-static void outbox_put(struct gp_outbox *o, const struct gp_wire_msg *msg)
+void gp_outbox_kick(struct gp_outbox *o)
 {
 	uint64_t one = 1;
 
-	assert(o->n < GP_OUTBOX_ENTRIES);
-	memcpy(&o->entries[(o->first + o->n++) % GP_OUTBOX_ENTRIES], msg, msg->header.size);
 	/* Cannot fail short of 2^64 messages. */
 	(void)!write(o->event_fd, &one, sizeof(one));
+}
+
+void gp_outbox_clear(struct gp_outbox *o)
+{
+	uint64_t count;
+
+	(void)!read(o->event_fd, &count, sizeof(count));
+}
+
+static void outbox_put(struct gp_outbox *o, const struct gp_wire_msg *msg)
+{
+	assert(o->n < GP_OUTBOX_ENTRIES);
+	memcpy(&o->entries[(o->first + o->n++) % GP_OUTBOX_ENTRIES], msg, msg->header.size);
+	gp_outbox_kick(o);
 }
 
 void gp_outbox_reply(struct gp_outbox *o, const struct gp_wire_msg *msg)
@@ -45,13 +58,23 @@ void gp_outbox_reply(struct gp_outbox *o, const struct gp_wire_msg *msg)
 	pthread_mutex_unlock(&o->lock);
 }
 
-void gp_outbox_post(struct gp_outbox *o, const struct gp_wire_msg *msg)
+void gp_outbox_post(struct gp_outbox *o, const struct gp_wire_msg *msg, uint32_t session)
 {
 	pthread_mutex_lock(&o->lock);
-	while (!o->closed && o->n >= GP_OUTBOX_ENTRIES - GP_OUTBOX_RESERVED)
+	while (!o->closed && o->session == session &&
+	       o->n >= GP_OUTBOX_ENTRIES - GP_OUTBOX_RESERVED)
 		pthread_cond_wait(&o->room, &o->lock);
-	if (!o->closed)
+	if (!o->closed && o->session == session)
 		outbox_put(o, msg);
+	pthread_mutex_unlock(&o->lock);
+}
+
+void gp_outbox_restart(struct gp_outbox *o)
+{
+	pthread_mutex_lock(&o->lock);
+	o->first = o->n = 0;
+	o->session++;
+	pthread_cond_broadcast(&o->room);
 	pthread_mutex_unlock(&o->lock);
 }
 
@@ -75,11 +98,9 @@ void gp_outbox_close(struct gp_outbox *o)
 
 int gp_outbox_flush(struct gp_outbox *o, int sock, bool *ret_left, struct gp_err *err)
 {
-	uint64_t count;
 	int r = 0;
 
 	*ret_left = false;
-	(void)!read(o->event_fd, &count, sizeof(count));
 	pthread_mutex_lock(&o->lock);
 	while (o->n) {
 		const struct gp_wire_msg *msg = &o->entries[o->first];

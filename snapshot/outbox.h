@@ -6,6 +6,9 @@
  * thread sends them, without ever blocking on the daemon. When the daemon does not read, the
  * worker waits for room, and the main thread stops taking requests (gp_outbox_has_room), so that
  * it never needs more than the entries reserved for it.
+ *
+ * What one daemon asked for is not answered to the next: each connection is a session of its own,
+ * and what the worker posts for an earlier one is dropped.
  */
 #include "base/wire/wire.h"
 
@@ -19,6 +22,7 @@ struct gp_outbox {
 	pthread_cond_t room;
 	int event_fd; /* readable when there is something to send */
 	uint32_t first, n;
+	uint32_t session; /* counts from 1; changed by the main thread */
 	bool closed;
 	int ready_fds[3]; /* go with MOVER_READY; borrowed */
 	struct gp_wire_msg entries[GP_OUTBOX_ENTRIES];
@@ -29,9 +33,17 @@ void gp_outbox_fini(struct gp_outbox *outbox);
 
 /* Queues a copy of @msg. Main thread: needs gp_outbox_has_room before; does not block. */
 void gp_outbox_reply(struct gp_outbox *outbox, const struct gp_wire_msg *msg);
-/* Queues a copy of @msg. Worker: blocks while there is no room; drops it once closed. */
-void gp_outbox_post(struct gp_outbox *outbox, const struct gp_wire_msg *msg);
+/*
+ * Queues a copy of @msg. Worker: blocks while there is no room; drops it once closed, or when
+ * @session, of the request that it answers, is over.
+ */
+void gp_outbox_post(struct gp_outbox *outbox, const struct gp_wire_msg *msg, uint32_t session);
 bool gp_outbox_has_room(struct gp_outbox *outbox);
+/* Main thread: the connection is lost. Drops everything and begins a new session. */
+void gp_outbox_restart(struct gp_outbox *outbox);
+/* Wakes the main thread, as a message would; and ends that. */
+void gp_outbox_kick(struct gp_outbox *outbox);
+void gp_outbox_clear(struct gp_outbox *outbox);
 /* Wakes a waiting worker for good. */
 void gp_outbox_close(struct gp_outbox *outbox);
 

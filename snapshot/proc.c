@@ -13,7 +13,7 @@ struct gp_proc *gp_proc_new(uint64_t job, uint32_t id)
 		return NULL;
 	gp_list_init(&proc->list);
 	proc->id = id;
-	proc->link = -1;
+	proc->link = proc->worker_link = -1;
 	proc->image.job = job;
 	proc->image.proc = id;
 	return proc;
@@ -33,7 +33,6 @@ void gp_proc_free(struct gp_proc *proc, const struct gp_store *store)
 	else
 		gp_image_leave(&proc->image);
 	gp_channel_table_fini(&proc->channels);
-	if (proc->link >= 0)
-		close(proc->link);
+	gp_close_fd(&proc->worker_link);
 	free(proc);
 }

@@ -15,15 +15,21 @@
 struct gp_proc {
 	struct gp_list list; /* of the mover; main thread */
 	uint32_t id;	     /* the daemon's number */
-	int link;	     /* to its shim; -1 until LINK came; fixed from then on */
-	atomic_bool gone;    /* a move for it should stop */
+	/*
+	 * To its shim; -1 until LINK came. A later LINK may replace one whose other end is closed:
+	 * the main thread goes by the new one at once, the worker, who owns the descriptors, when
+	 * it gets there.
+	 */
+	int link, worker_link;
+	uint32_t told_session; /* in which the daemon was told of it; main thread */
+	atomic_bool gone;      /* a move for it should stop */
 	struct gp_channel_table channels;
 	struct gp_image image;
 };
 
 /* NULL when out of memory. */
 struct gp_proc *gp_proc_new(uint64_t job, uint32_t id);
-/* May be called from either thread: wakes a worker that waits on the link. */
+/* Main thread: wakes a worker that waits on the link. */
 void gp_proc_hang_up(struct gp_proc *proc);
 /*
  * Worker, or after it ended: the process is in no list any more. Its saved bytes are dropped from

@@ -11,6 +11,8 @@
 struct worker_task {
 	struct gp_list list;
 	struct gp_proc *proc;
+	uint32_t session; /* of the outbox, when it was queued */
+	int link;	  /* LINK: the new one, owned */
 	struct gp_wire_msg request;
 };
 
@@ -31,7 +33,7 @@ static void worker_move(struct gp_worker *w, struct worker_task *task)
 	struct gp_wire_moved totals = { 0 };
 	struct gp_err err = { 0 };
 	struct gp_wire_msg reply;
-	int r = gp_move_run(w->move, task->proc, request, &totals, &err);
+	int r = gp_move_run(w->move, task->proc, request, task->session, &totals, &err);
 
 	if (r < 0) {
 		gp_log(GP_LOG_WARN, "move_failed", "what=%s job=%llu proc=%u reason=\"%s\"",
@@ -48,9 +50,15 @@ static void worker_move(struct gp_worker *w, struct worker_task *task)
 				   request);
 		reply.save_done = totals;
 	}
-	gp_outbox_post(w->move->outbox, &reply);
+	gp_outbox_post(w->move->outbox, &reply, task->session);
 	if (r < 0)
 		gp_move_discard(w->move);
+}
+
+static void worker_take_link(struct worker_task *task)
+{
+	gp_close_fd(&task->proc->worker_link);
+	task->proc->worker_link = gp_take_fd(&task->link);
 }
 
 static void worker_run_task(struct gp_worker *w, struct worker_task *task)
@@ -62,6 +70,9 @@ static void worker_run_task(struct gp_worker *w, struct worker_task *task)
 	case GP_WIRE_LOAD:
 		worker_move(w, task);
 		return;
+	case GP_WIRE_LINK:
+		worker_take_link(task);
+		return;
 	case GP_WIRE_DROP:
 		gp_image_clear(&task->proc->image, &w->move->store);
 		break;
@@ -72,7 +83,7 @@ static void worker_run_task(struct gp_worker *w, struct worker_task *task)
 	/* Nobody waits for these unless the request asks for an answer by a cookie. */
 	if (task->request.header.cookie) {
 		gp_wire_init_reply(&reply, GP_WIRE_OK, &task->request);
-		gp_outbox_post(w->move->outbox, &reply);
+		gp_outbox_post(w->move->outbox, &reply, task->session);
 	}
 }
 
@@ -81,11 +92,15 @@ static struct worker_task *worker_next(struct gp_worker *w)
 	struct worker_task *task = NULL;
 
 	pthread_mutex_lock(&w->lock);
+	if (w->busy && gp_list_empty(&w->tasks))
+		gp_outbox_kick(w->move->outbox);
+	w->busy = false;
 	while (!w->stop && gp_list_empty(&w->tasks))
 		pthread_cond_wait(&w->wake, &w->lock);
 	if (!w->stop) {
 		task = gp_container_of(w->tasks.next, struct worker_task, list);
 		gp_list_del(&task->list);
+		w->busy = true;
 	}
 	pthread_mutex_unlock(&w->lock);
 	return task;
@@ -137,6 +152,8 @@ void gp_worker_fini(struct gp_worker *w)
 	gp_list_for_each(task, &w->tasks, struct worker_task, list) {
 		if (task->request.header.type == GP_WIRE_UNLINK)
 			gp_proc_free(task->proc, &w->move->store);
+		if (task->request.header.type == GP_WIRE_LINK)
+			worker_take_link(task);
 		if (task->request.header.type == GP_WIRE_DROP)
 			gp_image_clear(&task->proc->image, &w->move->store);
 		gp_list_del(&task->list);
@@ -147,18 +164,44 @@ void gp_worker_fini(struct gp_worker *w)
 	w->started = false;
 }
 
-int gp_worker_queue(struct gp_worker *w, const struct gp_wire_msg *request, struct gp_proc *proc,
-		    struct gp_err *err)
+static int worker_add(struct gp_worker *w, const struct gp_wire_msg *request, struct gp_proc *proc,
+		      int link, struct gp_err *err)
 {
 	struct worker_task *task = malloc(sizeof(*task));
 
 	if (!task)
 		return gp_err_sys(err, -ENOMEM, "move");
 	task->proc = proc;
+	task->session = w->move->outbox->session;
+	task->link = link;
 	memcpy(&task->request, request, request->header.size);
 	pthread_mutex_lock(&w->lock);
 	gp_list_add_tail(&w->tasks, &task->list);
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
 	return 0;
+}
+
+int gp_worker_queue(struct gp_worker *w, const struct gp_wire_msg *request, struct gp_proc *proc,
+		    struct gp_err *err)
+{
+	return worker_add(w, request, proc, -1, err);
+}
+
+int gp_worker_link(struct gp_worker *w, struct gp_proc *proc, int link, struct gp_err *err)
+{
+	struct gp_wire_msg request;
+
+	gp_wire_init(&request, GP_WIRE_LINK);
+	return worker_add(w, &request, proc, link, err);
+}
+
+bool gp_worker_is_idle(struct gp_worker *w)
+{
+	bool idle;
+
+	pthread_mutex_lock(&w->lock);
+	idle = !w->busy && gp_list_empty(&w->tasks);
+	pthread_mutex_unlock(&w->lock);
+	return idle;
 }

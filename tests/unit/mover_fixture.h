@@ -11,6 +11,9 @@
 #include "snapshot/driver.h"
 #include "tests/unit/check.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -36,8 +39,15 @@ static struct {
 static struct {
 	pid_t pid;
 	int sock, link; /* our ends: daemon's and shim's */
+	int fds[3];	/* what came with MOVER_READY: arena, ledger, swap file */
 	uint64_t epoch;
 } mover;
+
+/* How movers are started. */
+static struct {
+	const char *lock, *orphan_grace;
+	bool inherits; /* mover.fds */
+} how;
 
 static struct extent {
 	uint64_t bytes;
@@ -49,14 +59,14 @@ static struct extent {
 
 static char folder[256], state_dir[] = "/dev/shm/gpupres-mover-XXXXXX", driver_path[512];
 
-static int hook(int fd, unsigned long request, void *arg)
+static inline int hook(int fd, unsigned long request, void *arg)
 {
 	return gp_rm_watch_ioctl(dev.driver.watch, fd, request, arg);
 }
 
 /* --- the mover and the daemon's side of its connection --- */
 
-static void receive(int sock, struct gp_wire_msg *m)
+static inline void receive(int sock, struct gp_wire_msg *m)
 {
 	struct gp_err err = { 0 };
 
@@ -66,7 +76,7 @@ static void receive(int sock, struct gp_wire_msg *m)
 	}
 }
 
-static void expect(struct gp_wire_msg *m, uint32_t type)
+static inline void expect(struct gp_wire_msg *m, uint32_t type)
 {
 	receive(mover.sock, m);
 	if (m->header.type == GP_WIRE_ERROR && type != GP_WIRE_ERROR)
@@ -74,7 +84,7 @@ static void expect(struct gp_wire_msg *m, uint32_t type)
 	CHECK_STR(gp_wire_name(m->header.type), gp_wire_name(type));
 }
 
-static void init_request(struct gp_wire_msg *m, uint32_t type)
+static inline void init_request(struct gp_wire_msg *m, uint32_t type)
 {
 	static uint32_t cookie;
 
@@ -85,12 +95,12 @@ static void init_request(struct gp_wire_msg *m, uint32_t type)
 	m->header.cookie = ++cookie;
 }
 
-static void send_msg(int sock, const struct gp_wire_msg *m)
+static inline void send_msg(int sock, const struct gp_wire_msg *m)
 {
 	CHECK_EQ(gp_wire_send(sock, m, NULL, 0, NULL), 0);
 }
 
-static void request(uint32_t type)
+static inline void request(uint32_t type)
 {
 	struct gp_wire_msg m;
 
@@ -98,36 +108,49 @@ static void request(uint32_t type)
 	send_msg(mover.sock, &m);
 }
 
-static pid_t spawn_mover(const char *socket, const char *arena, const char *swap_dir,
-			 const char *swap_max)
+static inline const char *spawn_fd(posix_spawn_file_actions_t *actions, int i, char *text)
 {
-	char path[512];
-	char *argv[] = { path,
-			 "--socket",
-			 (char *)(uintptr_t)socket,
-			 "--device",
-			 "0",
-			 "--kind",
-			 "soft",
-			 "--driver",
-			 driver_path,
-			 "--arena",
-			 (char *)(uintptr_t)arena,
-			 "--swap-dir",
-			 (char *)(uintptr_t)swap_dir,
-			 "--swap-max",
-			 (char *)(uintptr_t)swap_max,
-			 "--log-level",
-			 "warn",
-			 NULL };
-	pid_t pid;
+	/* High enough to be nobody else's. */
+	CHECK_EQ(posix_spawn_file_actions_adddup2(actions, mover.fds[i], 100 + i), 0);
+	sprintf(text, "%d", 100 + i);
+	return text;
+}
 
+static inline pid_t spawn_mover(const char *socket, const char *arena, const char *swap_dir,
+				const char *swap_max)
+{
+	char path[512], fds[3][8];
+	const char *argv[32] = { path, "--device", "0", "--kind", "soft" };
+	posix_spawn_file_actions_t actions;
+	size_t n = 5;
+	pid_t pid;
+	const char *const options[][2] = {
+		{ "--socket", socket },	    { "--driver", driver_path },
+		{ "--arena", arena },	    { "--swap-dir", swap_dir },
+		{ "--swap-max", swap_max }, { "--log-level", "warn" },
+		{ "--lock", how.lock },	    { "--orphan-grace", how.orphan_grace },
+	};
+	static const char *const fd_options[] = { "--arena-fd", "--ledger-fd", "--swap-fd" };
+
+	for (size_t i = 0; i < GP_ARRAY_SIZE(options); i++) {
+		if (!options[i][1])
+			continue;
+		argv[n++] = options[i][0];
+		argv[n++] = options[i][1];
+	}
+	CHECK_EQ(posix_spawn_file_actions_init(&actions), 0);
+	for (int i = 0; how.inherits && i < 3; i++) {
+		argv[n++] = fd_options[i];
+		argv[n++] = spawn_fd(&actions, i, fds[i]);
+	}
 	snprintf(path, sizeof(path), "%s/libexec/gpupres/gpupres-mover", getenv("GP_BUILD"));
-	CHECK_EQ(posix_spawn(&pid, path, NULL, NULL, argv, environ), 0);
+	CHECK_EQ(posix_spawn(&pid, path, &actions, NULL, (char *const *)(uintptr_t)argv, environ),
+		 0);
+	posix_spawn_file_actions_destroy(&actions);
 	return pid;
 }
 
-static int listen_at(char *path, size_t bytes)
+static inline int listen_at(char *path, size_t bytes)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -141,7 +164,7 @@ static int listen_at(char *path, size_t bytes)
 	return sock;
 }
 
-static void send_link(void)
+static inline void send_link(void)
 {
 	struct gp_wire_msg m;
 	int pair[2];
@@ -153,29 +176,77 @@ static void send_link(void)
 	mover.link = pair[0];
 }
 
-static void start_mover(const char *arena, const char *swap_max)
+/* Waits for the mover to connect, and hears its HELLO. */
+static inline void accept_mover(int listener)
 {
 	struct gp_wire_msg m;
+
+	mover.sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	CHECK(mover.sock >= 0);
+	expect(&m, GP_WIRE_HELLO);
+	CHECK_EQ(m.hello.role, GP_ROLE_MOVER);
+	CHECK_EQ(m.hello.device, 0);
+}
+
+static inline void close_fds(void)
+{
+	for (int i = 0; i < 3; i++)
+		gp_close_fd(&mover.fds[i]);
+}
+
+/* Until MOVER_READY; what LEDGER said of PROC in *@ret_ledger (zeros: nothing). */
+static inline void welcome_mover(struct gp_wire_ledger *ret_ledger)
+{
+	struct gp_wire_msg m;
+	int fds[3];
+	size_t n_fds;
+
+	memset(ret_ledger, 0, sizeof(*ret_ledger));
+	gp_wire_init(&m, GP_WIRE_WELCOME);
+	m.welcome.version = GP_WIRE_VERSION;
+	send_msg(mover.sock, &m);
+	for (;;) {
+		n_fds = 0;
+		CHECK_EQ(gp_wire_recv(mover.sock, &m, fds, 3, &n_fds, TIMEOUT_MS, NULL), 0);
+		if (m.header.type == GP_WIRE_MOVER_READY)
+			break;
+		CHECK_EQ(m.header.type, GP_WIRE_LEDGER);
+		CHECK_EQ(m.header.proc, PROC);
+		CHECK_EQ(m.header.job, JOB);
+		CHECK_EQ(ret_ledger->n_extents, 0); /* once */
+		*ret_ledger = m.ledger;
+	}
+	CHECK_EQ(m.mover_ready.can_freeze, 1);
+	CHECK_EQ(n_fds, 3);
+	close_fds();
+	memcpy(mover.fds, fds, sizeof(fds));
+}
+
+/* A mover that nobody linked yet. */
+static inline void launch_mover(const char *arena, const char *swap_max,
+				struct gp_wire_ledger *ret_ledger)
+{
 	char path[512];
-	int sock = listen_at(path, sizeof(path));
+	int listener = listen_at(path, sizeof(path));
 
 	mover.pid = spawn_mover(path, arena, folder, swap_max);
 	mover.epoch = 1;
-	mover.sock = accept4(sock, NULL, NULL, SOCK_CLOEXEC);
-	CHECK(mover.sock >= 0);
-	close(sock);
+	accept_mover(listener);
+	close(listener);
 	unlink(path);
-	expect(&m, GP_WIRE_HELLO);
-	CHECK_EQ(m.hello.role, GP_ROLE_MOVER);
-	gp_wire_init_reply(&m, GP_WIRE_WELCOME, &m);
-	m.welcome.version = GP_WIRE_VERSION;
-	send_msg(mover.sock, &m);
-	expect(&m, GP_WIRE_MOVER_READY);
-	CHECK_EQ(m.mover_ready.can_freeze, 1);
+	welcome_mover(ret_ledger);
+}
+
+static inline void start_mover(const char *arena, const char *swap_max)
+{
+	struct gp_wire_ledger ledger;
+
+	launch_mover(arena, swap_max, &ledger);
+	CHECK_EQ(ledger.n_extents + ledger.linked, 0);
 	send_link();
 }
 
-static int wait_exit(pid_t pid)
+static inline int wait_exit(pid_t pid)
 {
 	int status;
 
@@ -184,14 +255,21 @@ static int wait_exit(pid_t pid)
 	return WEXITSTATUS(status);
 }
 
-static void stop_mover(void)
+static inline void close_ends(void)
 {
-	close(mover.sock);
-	CHECK_EQ(wait_exit(mover.pid), 0);
-	close(mover.link);
+	gp_close_fd(&mover.sock);
+	gp_close_fd(&mover.link);
+	close_fds();
 }
 
-static struct gp_wire_meminfo meminfo(void)
+static inline void stop_mover(void)
+{
+	CHECK_EQ(kill(mover.pid, SIGTERM), 0);
+	CHECK_EQ(wait_exit(mover.pid), 0);
+	close_ends();
+}
+
+static inline struct gp_wire_meminfo meminfo(void)
 {
 	struct gp_wire_msg m;
 
@@ -203,7 +281,7 @@ static struct gp_wire_meminfo meminfo(void)
 /* --- the shim's side: channels and extents of this process --- */
 
 /* The table in parts of at most @part entries. */
-static size_t send_channels(uint32_t part, bool vouch)
+static inline size_t send_channels(uint32_t part, bool vouch)
 {
 	struct gp_rm_channel channels[256];
 	struct gp_wire_msg m;
@@ -230,7 +308,7 @@ static size_t send_channels(uint32_t part, bool vouch)
 	return n;
 }
 
-static void send_switch(uint32_t type)
+static inline void send_switch(uint32_t type)
 {
 	struct gp_wire_msg m;
 
@@ -240,17 +318,17 @@ static void send_switch(uint32_t type)
 	send_msg(mover.sock, &m);
 }
 
-static uint64_t *chunk_of(const struct extent *e, uint64_t chunk)
+static inline uint64_t *chunk_of(const struct extent *e, uint64_t chunk)
 {
 	return (uint64_t *)(uintptr_t)(e->at + chunk * GP_CHUNK_BYTES);
 }
 
-static uint64_t word(const struct extent *e, uint64_t chunk, size_t i)
+static inline uint64_t word(const struct extent *e, uint64_t chunk, size_t i)
 {
 	return chunk % 3 == 1 ? 0 : e->seed * 0x9e3779b97f4a7c15ull + (chunk << 32) + i;
 }
 
-static void create(struct extent *e)
+static inline void create(struct extent *e)
 {
 	const CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -265,7 +343,7 @@ static void create(struct extent *e)
 	CHECK_EQ(dev.driver.cuMemSetAccess(e->at, e->bytes, &access, 1), CUDA_SUCCESS);
 }
 
-static void destroy(struct extent *e)
+static inline void destroy(struct extent *e)
 {
 	CHECK_EQ(dev.driver.cuMemUnmap(e->at, e->bytes), CUDA_SUCCESS);
 	CHECK_EQ(dev.driver.cuMemRelease(e->handle), CUDA_SUCCESS);
@@ -274,7 +352,7 @@ static void destroy(struct extent *e)
 /* The driver's threads touch this memory, too, in an order that the thread sanitizer cannot see. */
 #define DEVICE_MEMORY __attribute__((no_sanitize("thread")))
 
-DEVICE_MEMORY static void fill(struct extent *e, uint32_t seed)
+DEVICE_MEMORY static inline void fill(struct extent *e, uint32_t seed)
 {
 	e->seed = seed;
 	for (uint64_t c = 0; c < e->bytes / GP_CHUNK_BYTES; c++) {
@@ -283,7 +361,7 @@ DEVICE_MEMORY static void fill(struct extent *e, uint32_t seed)
 	}
 }
 
-DEVICE_MEMORY static bool intact(const struct extent *e)
+DEVICE_MEMORY static inline bool intact(const struct extent *e)
 {
 	for (uint64_t c = 0; c < e->bytes / GP_CHUNK_BYTES; c++) {
 		for (size_t i = 0; i < GP_CHUNK_BYTES / 8; i++) {
@@ -295,7 +373,7 @@ DEVICE_MEMORY static bool intact(const struct extent *e)
 }
 
 /* 1, 4, 7, 2 and 10 chunks: 48 MiB, of which 14 MiB zero. */
-static void create_all(void)
+static inline void create_all(void)
 {
 	static const uint64_t chunks[N_EXTENTS] = { 1, 4, 7, 2, 10 };
 
@@ -307,14 +385,14 @@ static void create_all(void)
 	}
 }
 
-static void destroy_all(void)
+static inline void destroy_all(void)
 {
 	for (uint32_t i = 0; i < N_EXTENTS; i++)
 		destroy(&extents[i]);
 }
 
 /* One EXTENTS message. */
-static void post_extents(uint32_t first, uint32_t n, bool last)
+static inline void post_extents(uint32_t first, uint32_t n, bool last)
 {
 	struct gp_wire_msg m;
 	int fds[N_ALL];
@@ -335,7 +413,7 @@ static void post_extents(uint32_t first, uint32_t n, bool last)
 		close(fds[i]);
 }
 
-static void expect_ack(uint32_t n)
+static inline void expect_ack(uint32_t n)
 {
 	struct gp_wire_msg m;
 
@@ -345,14 +423,14 @@ static void expect_ack(uint32_t n)
 	CHECK_EQ(m.extents_ack.n, n);
 }
 
-static void send_extents(uint32_t first, uint32_t n, bool last)
+static inline void send_extents(uint32_t first, uint32_t n, bool last)
 {
 	post_extents(first, n, last);
 	expect_ack(n);
 }
 
 /* Reads SAVED until another message comes, and returns that. */
-static void collect_saved(struct gp_wire_msg *m)
+static inline void collect_saved(struct gp_wire_msg *m)
 {
 	for (;;) {
 		receive(mover.sock, m);
@@ -365,7 +443,7 @@ static void collect_saved(struct gp_wire_msg *m)
 	}
 }
 
-static void save_all(struct gp_wire_msg *ret_done)
+static inline void save_all(struct gp_wire_msg *ret_done)
 {
 	for (uint32_t i = 0; i < N_EXTENTS; i++)
 		extents[i].saved = false;
@@ -380,19 +458,74 @@ static void save_all(struct gp_wire_msg *ret_done)
 		CHECK(extents[i].saved);
 }
 
-static void load_all(struct gp_wire_msg *ret_done)
+static inline void load_all(struct gp_wire_msg *ret_done)
 {
 	request(GP_WIRE_LOAD);
 	send_extents(0, N_EXTENTS, true);
 	receive(mover.sock, ret_done);
 }
 
-static void drop(void)
+static inline void drop(void)
 {
 	struct gp_wire_msg m;
 
 	request(GP_WIRE_DROP);
 	expect(&m, GP_WIRE_OK);
+}
+
+/* --- around the tests --- */
+
+static inline void open_device(void)
+{
+	const struct gp_driver_options options = { .path = driver_path,
+						   .soft = true,
+						   .hook = hook };
+	struct gp_err err = { 0 };
+
+	if (gp_driver_open(&dev.driver, &options, &err) < 0)
+		fprintf(stderr, "%s\n", err.msg);
+	CHECK(dev.driver.context);
+	dev.create = (__typeof__(dev.create))dlsym(dev.driver.library, "cuMemCreate");
+	dev.export_handle = (__typeof__(dev.export_handle))dlsym(dev.driver.library,
+								 "cuMemExportToShareableHandle");
+	CHECK(dev.create && dev.export_handle);
+	for (uint32_t i = 0; i < N_ALL; i++)
+		CHECK_EQ(dev.driver.cuMemAddressReserve(&extents[i].at, 32 * MIB, 0, 0, 0),
+			 CUDA_SUCCESS);
+}
+
+static inline void remove_dir(const char *path)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+
+	CHECK(dir);
+	while ((entry = readdir(dir)))
+		unlinkat(dirfd(dir), entry->d_name, 0);
+	closedir(dir);
+	CHECK_EQ(rmdir(path), 0);
+}
+
+static inline void begin(void)
+{
+	const char *build = getenv("GP_BUILD"), *tmp = getenv("TMPDIR");
+
+	CHECK(build);
+	snprintf(driver_path, sizeof(driver_path), "%s/lib/gpupres/soft/libcuda.so.1", build);
+	snprintf(folder, sizeof(folder), "%s/gpupres-test-XXXXXX", tmp ? tmp : "/tmp");
+	CHECK(mkdtemp(folder) && mkdtemp(state_dir));
+	setenv("GPUPRES_SOFT_DIR", state_dir, 1);
+	setenv("GPUPRES_SOFT_MEMORY", "256M", 1);
+	for (int i = 0; i < 3; i++)
+		mover.fds[i] = -1;
+	open_device();
+}
+
+static inline void end(void)
+{
+	gp_driver_close(&dev.driver);
+	remove_dir(state_dir);
+	remove_dir(folder);
 }
 
 #endif

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpupres-mover, started as a program, against a daemon and a shim that are played here. */
-#include "base/size.h"
 #include "base/time.h"
 #include "tests/unit/check.h"
 #include "tests/unit/mover_fixture.h"
 
-#include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 
 /* 4 chunks go to the arena, the other 13 that are not zero to disk. */
 static void test_save_when_arena_is_small_then_all_bytes_come_back(void)
@@ -579,8 +575,7 @@ static void test_mover_when_terminated_then_exits_0(void)
 	request(GP_WIRE_SAVE); /* a move that waits must not hold it up */
 	CHECK_EQ(kill(mover.pid, SIGTERM), 0);
 	CHECK_EQ(wait_exit(mover.pid), 0);
-	close(mover.sock);
-	close(mover.link);
+	close_ends();
 }
 
 static void test_mover_when_swap_folder_is_missing_then_exits_1(void)
@@ -589,48 +584,9 @@ static void test_mover_when_swap_folder_is_missing_then_exits_1(void)
 	CHECK_EQ(wait_exit(spawn_mover("/nonexistent.sock", "8M", folder, "64M")), 1);
 }
 
-static void open_device(void)
-{
-	const struct gp_driver_options options = { .path = driver_path,
-						   .soft = true,
-						   .hook = hook };
-	struct gp_err err = { 0 };
-
-	if (gp_driver_open(&dev.driver, &options, &err) < 0)
-		fprintf(stderr, "%s\n", err.msg);
-	CHECK(dev.driver.context);
-	dev.create = (__typeof__(dev.create))dlsym(dev.driver.library, "cuMemCreate");
-	dev.export_handle = (__typeof__(dev.export_handle))dlsym(dev.driver.library,
-								 "cuMemExportToShareableHandle");
-	CHECK(dev.create && dev.export_handle);
-	for (uint32_t i = 0; i < N_ALL; i++)
-		CHECK_EQ(dev.driver.cuMemAddressReserve(&extents[i].at, 32 * MIB, 0, 0, 0),
-			 CUDA_SUCCESS);
-}
-
-static void remove_dir(const char *path)
-{
-	DIR *dir = opendir(path);
-	struct dirent *entry;
-
-	CHECK(dir);
-	while ((entry = readdir(dir)))
-		unlinkat(dirfd(dir), entry->d_name, 0);
-	closedir(dir);
-	CHECK_EQ(rmdir(path), 0);
-}
-
 int main(void)
 {
-	const char *build = getenv("GP_BUILD"), *tmp = getenv("TMPDIR");
-
-	CHECK(build);
-	snprintf(driver_path, sizeof(driver_path), "%s/lib/gpupres/soft/libcuda.so.1", build);
-	snprintf(folder, sizeof(folder), "%s/gpupres-test-XXXXXX", tmp ? tmp : "/tmp");
-	CHECK(mkdtemp(folder) && mkdtemp(state_dir));
-	setenv("GPUPRES_SOFT_DIR", state_dir, 1);
-	setenv("GPUPRES_SOFT_MEMORY", "256M", 1);
-	open_device();
+	begin();
 	test_save_when_arena_is_small_then_all_bytes_come_back();
 	test_save_when_saved_copy_exists_then_only_changes_are_copied();
 	test_move_when_extents_are_many_then_all_bytes_come_back();
@@ -652,8 +608,6 @@ int main(void)
 	test_freeze_when_driver_refuses_once_then_retried();
 	test_mover_when_terminated_then_exits_0();
 	test_mover_when_swap_folder_is_missing_then_exits_1();
-	gp_driver_close(&dev.driver);
-	remove_dir(state_dir);
-	remove_dir(folder);
+	end();
 	return 0;
 }
