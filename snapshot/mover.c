@@ -531,6 +531,25 @@ static int mover_watch(struct gp_mover *m, int fd, struct gp_err *err)
 	return 0;
 }
 
+/*
+ * Without a daemon there is no work, unless it ended just after it had entrusted this mover with
+ * what another saved: then nobody else may have that any more.
+ */
+static int mover_connect(struct gp_mover *m, struct gp_err *err)
+{
+	const struct gp_mover_options *o = m->options;
+	struct gp_err why = { 0 };
+	int r = gp_uplink_init(&m->uplink, o->socket, o->device, m->epoll, &why);
+
+	if (r < 0 && o->inherits) {
+		mover_lose(m, &why);
+		return 0;
+	}
+	if (r < 0 && err)
+		*err = why;
+	return r;
+}
+
 static int mover_init_loop(struct gp_mover *m, struct gp_err *err)
 {
 	int r;
@@ -544,8 +563,7 @@ static int mover_init_loop(struct gp_mover *m, struct gp_err *err)
 	if (r == 0)
 		r = mover_watch(m, m->outbox.event_fd, err);
 	if (r == 0)
-		r = gp_uplink_init(&m->uplink, m->options->socket, m->options->device, m->epoll,
-				   err);
+		r = mover_connect(m, err);
 	return r;
 }
 
@@ -582,6 +600,9 @@ static int mover_init_store(struct gp_mover *m, struct gp_err *err)
 
 	memcpy(depot.inherited, o->inherited, sizeof(depot.inherited));
 	r = gp_depot_open(&m->depot, &m->driver, &depot, err);
+	/* It has its own by now; a refused one must not be kept in memory. */
+	for (int i = 0; o->inherits && i < GP_DEPOT_FDS; i++)
+		close(o->inherited[i]);
 	if (r == 0)
 		r = gp_depot_recover(&m->depot, &m->procs, err);
 	if (r < 0)

@@ -342,6 +342,31 @@ static void test_successor_when_given_the_files_then_it_loads_them(void)
 	stop_mover();
 }
 
+/* The daemon that started it ended at once: nobody else may have the files any more. */
+static void test_successor_when_there_is_no_daemon_then_it_waits_for_one(void)
+{
+	struct gp_wire_ledger ledger;
+	struct gp_wire_msg m;
+	char path[512];
+
+	start_mover("8M", "64M");
+	create_all();
+	save_all(&m);
+	kill_mover();
+	close(listen_at(path, sizeof(path)));
+	how.inherits = true;
+	mover.pid = spawn_mover(path, "8M", folder, "64M");
+	how.inherits = false;
+	close_fds();
+	daemon_comes(&ledger);
+	CHECK_EQ(ledger.n_extents, N_EXTENTS);
+	CHECK_EQ(ledger.linked, 0);
+	send_link();
+	check_load();
+	destroy_all();
+	stop_mover();
+}
+
 static void test_successor_when_all_was_dropped_then_it_starts_empty(void)
 {
 	struct gp_wire_ledger ledger;
@@ -511,6 +536,7 @@ int main(void)
 	test_orphan_when_bytes_are_saved_then_it_waits_until_their_process_ends();
 	test_orphan_when_terminated_then_it_ends_and_the_bytes_stay();
 	test_successor_when_given_the_files_then_it_loads_them();
+	test_successor_when_there_is_no_daemon_then_it_waits_for_one();
 	test_successor_when_all_was_dropped_then_it_starts_empty();
 	test_successor_when_files_are_no_inheritance_then_it_makes_its_own();
 	test_mover_when_killed_during_a_save_then_what_was_saved_is_there();
