@@ -72,7 +72,10 @@ static void mover_reply_error(struct gp_mover *m, const struct gp_wire_msg *requ
 	gp_outbox_reply(&m->outbox, &reply);
 }
 
-/* Takes over *@fd on success. A process that has come back brings a new link for its old one. */
+/*
+ * Takes over *@fd on success. The newest link is the one: a daemon that makes a new one has told
+ * the shim, too, which lets go of the old.
+ */
 static int mover_link(struct gp_mover *m, const struct gp_wire_msg *request, int *fd,
 		      struct gp_err *err)
 {
@@ -87,12 +90,12 @@ static int mover_link(struct gp_mover *m, const struct gp_wire_msg *request, int
 	proc = mover_get(m, &request->header, err);
 	if (!proc)
 		return -ENOMEM;
-	if (gp_link_is_open(proc->link))
-		return gp_err_set(err, -EEXIST, "process %u is linked already", proc->id);
 	r = gp_worker_link(&m->worker, proc, *fd, err);
-	if (r == 0)
-		proc->link = gp_take_fd(fd);
-	return r;
+	if (r < 0)
+		return r;
+	proc->link = gp_take_fd(fd);
+	gp_proc_watch(proc, (pid_t)request->link.pid);
+	return 0;
 }
 
 /* Room for a switch of all processes at once is made here, not when they are frozen. */
@@ -321,7 +324,7 @@ static void mover_lose(struct gp_mover *m, const struct gp_err *why)
 	atomic_store(&m->move.hurry, true);
 }
 
-/* Nobody else will say that a process has ended: its end of the link does. */
+/* Nobody else will say that a process has ended. */
 static void mover_forget_ended(struct gp_mover *m)
 {
 	struct gp_wire_msg request;
@@ -329,7 +332,7 @@ static void mover_forget_ended(struct gp_mover *m)
 
 	gp_wire_init(&request, GP_WIRE_UNLINK);
 	gp_list_for_each(proc, &m->procs, struct gp_proc, list) {
-		if (proc->link < 0 || gp_link_is_open(proc->link))
+		if (!gp_proc_has_ended(proc))
 			continue;
 		gp_log(GP_LOG_INFO, "process_ended", "job=%llu proc=%u saved_bytes=%llu",
 		       (unsigned long long)proc->image.job, proc->id,

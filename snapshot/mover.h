@@ -11,7 +11,7 @@
  * The mover outlives the daemon. When the connection ends, the worker finishes what it has under
  * way, answers to nobody are dropped, and the mover tries to connect again, which the next daemon
  * accepts; then it says what it has (LEDGER for each process) and serves on. Links to shims stay
- * open meanwhile, and a process whose link ends is forgotten. Without a daemon for a while the
+ * open meanwhile, and a process that ends is forgotten. Without a daemon for a while the
  * mover ends, unless it has saved bytes of a process that may live.
  *
  * When SIGTERM comes it ends at once. It thaws nothing then: the memory of a swapped process is
