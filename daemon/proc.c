@@ -104,7 +104,9 @@ static void proc_link(struct gp_proc *proc)
 	gp_wire_init(&m, GP_WIRE_LINK);
 	m.header.job = proc->job->id;
 	m.header.proc = proc->id;
+	m.link.pid = (uint32_t)proc->pid;
 	gp_device_send(proc->job->device, &m, &mover_end, 1);
+	m.link.pid = 0;
 	gp_peer_send(proc->peer, &m, &shim_end, 1);
 	proc->linked = true;
 }

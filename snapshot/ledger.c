@@ -141,6 +141,7 @@ static int ledger_write_header(struct gp_ledger *l, uint64_t arena_bytes, struct
 	size_t backed = 0;
 	int r = ledger_back(l, 0, &backed, LEDGER_HEADER_BYTES, err);
 
+	assert(h);
 	if (r < 0)
 		return r;
 	if (getrandom(&h->key, sizeof(h->key), 0) != (ssize_t)sizeof(h->key))
@@ -192,6 +193,7 @@ static int ledger_check_header(const struct gp_ledger *l, uint64_t arena_bytes, 
 {
 	const struct ledger_header *h = l->header;
 
+	assert(h);
 	if (__atomic_load_n(&h->magic, __ATOMIC_ACQUIRE) != LEDGER_MAGIC)
 		return gp_err_set(err, -EINVAL, "the ledger has no header");
 	if (h->version != LEDGER_VERSION || h->file_bytes != LEDGER_BYTES ||

@@ -227,6 +227,12 @@ static int main_parse(int argc, char **argv, struct main_args *a, struct gp_err 
 		return gp_err_set(err, -EINVAL,
 				  "--arena-fd, --ledger-fd and --swap-fd go together");
 	a->mover.inherits = a->n_fds;
+	if (a->n_fds &&
+	    (a->mover.inherited[GP_DEPOT_ARENA] == a->mover.inherited[GP_DEPOT_LEDGER] ||
+	     a->mover.inherited[GP_DEPOT_ARENA] == a->mover.inherited[GP_DEPOT_SWAP] ||
+	     a->mover.inherited[GP_DEPOT_LEDGER] == a->mover.inherited[GP_DEPOT_SWAP]))
+		return gp_err_set(err, -EINVAL,
+				  "--arena-fd, --ledger-fd and --swap-fd are three descriptors");
 	return 0;
 }
 

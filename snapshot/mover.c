@@ -72,7 +72,10 @@ static void mover_reply_error(struct gp_mover *m, const struct gp_wire_msg *requ
 	gp_outbox_reply(&m->outbox, &reply);
 }
 
-/* Takes over *@fd on success. A process that has come back brings a new link for its old one. */
+/*
+ * Takes over *@fd on success. The newest link is the one: a daemon that makes a new one has told
+ * the shim, too, which lets go of the old.
+ */
 static int mover_link(struct gp_mover *m, const struct gp_wire_msg *request, int *fd,
 		      struct gp_err *err)
 {
@@ -87,12 +90,12 @@ static int mover_link(struct gp_mover *m, const struct gp_wire_msg *request, int
 	proc = mover_get(m, &request->header, err);
 	if (!proc)
 		return -ENOMEM;
-	if (gp_link_is_open(proc->link))
-		return gp_err_set(err, -EEXIST, "process %u is linked already", proc->id);
 	r = gp_worker_link(&m->worker, proc, *fd, err);
-	if (r == 0)
-		proc->link = gp_take_fd(fd);
-	return r;
+	if (r < 0)
+		return r;
+	proc->link = gp_take_fd(fd);
+	gp_proc_watch(proc, (pid_t)request->link.pid);
+	return 0;
 }
 
 /* Room for a switch of all processes at once is made here, not when they are frozen. */
@@ -321,7 +324,7 @@ static void mover_lose(struct gp_mover *m, const struct gp_err *why)
 	atomic_store(&m->move.hurry, true);
 }
 
-/* Nobody else will say that a process has ended: its end of the link does. */
+/* Nobody else will say that a process has ended. */
 static void mover_forget_ended(struct gp_mover *m)
 {
 	struct gp_wire_msg request;
@@ -329,7 +332,7 @@ static void mover_forget_ended(struct gp_mover *m)
 
 	gp_wire_init(&request, GP_WIRE_UNLINK);
 	gp_list_for_each(proc, &m->procs, struct gp_proc, list) {
-		if (proc->link < 0 || gp_link_is_open(proc->link))
+		if (!gp_proc_has_ended(proc))
 			continue;
 		gp_log(GP_LOG_INFO, "process_ended", "job=%llu proc=%u saved_bytes=%llu",
 		       (unsigned long long)proc->image.job, proc->id,
@@ -531,6 +534,25 @@ static int mover_watch(struct gp_mover *m, int fd, struct gp_err *err)
 	return 0;
 }
 
+/*
+ * Without a daemon there is no work, unless it ended just after it had entrusted this mover with
+ * what another saved: then nobody else may have that any more.
+ */
+static int mover_connect(struct gp_mover *m, struct gp_err *err)
+{
+	const struct gp_mover_options *o = m->options;
+	struct gp_err why = { 0 };
+	int r = gp_uplink_init(&m->uplink, o->socket, o->device, m->epoll, &why);
+
+	if (r < 0 && o->inherits) {
+		mover_lose(m, &why);
+		return 0;
+	}
+	if (r < 0 && err)
+		*err = why;
+	return r;
+}
+
 static int mover_init_loop(struct gp_mover *m, struct gp_err *err)
 {
 	int r;
@@ -544,8 +566,7 @@ static int mover_init_loop(struct gp_mover *m, struct gp_err *err)
 	if (r == 0)
 		r = mover_watch(m, m->outbox.event_fd, err);
 	if (r == 0)
-		r = gp_uplink_init(&m->uplink, m->options->socket, m->options->device, m->epoll,
-				   err);
+		r = mover_connect(m, err);
 	return r;
 }
 
@@ -582,6 +603,9 @@ static int mover_init_store(struct gp_mover *m, struct gp_err *err)
 
 	memcpy(depot.inherited, o->inherited, sizeof(depot.inherited));
 	r = gp_depot_open(&m->depot, &m->driver, &depot, err);
+	/* It has its own by now; a refused one must not be kept in memory. */
+	for (int i = 0; o->inherits && i < GP_DEPOT_FDS; i++)
+		close(o->inherited[i]);
 	if (r == 0)
 		r = gp_depot_recover(&m->depot, &m->procs, err);
 	if (r < 0)

@@ -11,7 +11,7 @@
  * The mover outlives the daemon. When the connection ends, the worker finishes what it has under
  * way, answers to nobody are dropped, and the mover tries to connect again, which the next daemon
  * accepts; then it says what it has (LEDGER for each process) and serves on. Links to shims stay
- * open meanwhile, and a process whose link ends is forgotten. Without a daemon for a while the
+ * open meanwhile, and a process that ends is forgotten. Without a daemon for a while the
  * mover ends, unless it has saved bytes of a process that may live.
  *
  * When SIGTERM comes it ends at once. It thaws nothing then: the memory of a swapped process is
@@ -35,7 +35,7 @@ struct gp_mover_options {
 	uint64_t swap_max_bytes;
 	uint64_t orphan_grace_ns; /* how long it waits for a daemon with nothing to keep */
 	bool inherits;
-	int inherited[GP_DEPOT_FDS]; /* a predecessor's arena, ledger and swap file */
+	int inherited[GP_DEPOT_FDS]; /* a predecessor's files; closed by gp_mover_init */
 };
 
 struct gp_mover {
@@ -56,7 +56,7 @@ struct gp_mover {
 /*
  * Takes the lock, blocks the signals, connects, brings up context, arena and swap file. @mover is
  * zeroed, static, and stays put: @hook (see gp_driver_options) reaches mover->driver.watch. Takes
- * seconds.
+ * seconds. Without a daemon it fails, unless it has inherited: then it waits for one.
  */
 gp_must_check int gp_mover_init(struct gp_mover *mover, const struct gp_mover_options *options,
 				gp_rm_ioctl_fn hook, struct gp_err *err);

@@ -174,6 +174,11 @@ struct gp_wire_attach {
 	uint64_t total_bytes;
 };
 
+struct gp_wire_link {
+	uint32_t pid; /* to M: of the process, as D knows it; 0 = unknown */
+	uint32_t reserved;
+};
+
 struct gp_wire_channel {
 	uint32_t client, channel, group, engine; /* as struct gp_rm_channel */
 };
@@ -318,9 +323,9 @@ struct gp_wire_meminfo {
 	/* D -> R: send to every process of the job; KILL is repeated until none is left */        \
 	X(SIGNAL, signal, struct gp_wire_signal)                                                   \
 	/* S -> D: the process has a context; answered by LINK +1 fd (also D -> M, +1 fd). LINK    \
-	 * without a fd: the link that it has serves on, and the channels are to be told again */                    \
+	 * without a fd: the link that it has serves on, and the channels are to be told again */  \
 	X(ATTACH, attach, struct gp_wire_attach)                                                   \
-	X(LINK, link, struct gp_wire_none)                                                         \
+	X(LINK, link, struct gp_wire_link)                                                         \
 	/* D -> M: the process is gone: forget its channels, link and saved bytes */               \
 	X(UNLINK, unlink, struct gp_wire_none)                                                     \
 	/* S -> D, forwarded to M: whenever the table changed */                                   \

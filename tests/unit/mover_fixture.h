@@ -49,6 +49,8 @@ static struct {
 	bool inherits; /* mover.fds */
 } how;
 
+static pid_t linked_pid; /* what LINK says of the process; 0: nothing */
+
 static struct extent {
 	uint64_t bytes;
 	CUdeviceptr at;
@@ -171,6 +173,7 @@ static inline void send_link(void)
 
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	init_request(&m, GP_WIRE_LINK);
+	m.link.pid = (uint32_t)linked_pid;
 	CHECK_EQ(gp_wire_send(mover.sock, &m, &pair[1], 1, NULL), 0);
 	close(pair[1]);
 	mover.link = pair[0];

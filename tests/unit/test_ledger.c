@@ -53,9 +53,8 @@ static void tear_down(void)
 
 /* One step of a mover: saves an extent (n > 0) or drops all. */
 struct step {
-	uint64_t id;
+	uint64_t id, version;
 	uint32_t n;
-	uint64_t version;
 	uint32_t changed; /* chunks of that version; the others are shared with the record before */
 };
 

@@ -221,22 +221,61 @@ static void test_process_when_it_ends_without_a_daemon_then_its_bytes_are_droppe
 	stop_mover();
 }
 
-/* With a daemon, that one decides what becomes of the bytes, and may link the process anew. */
-static void test_link_when_the_old_one_ended_then_it_is_replaced(void)
+/* A process is known by its pid, where the daemon knows it: a link may end for other reasons. */
+static void test_process_when_only_its_link_ends_then_its_bytes_are_kept(void)
+{
+	struct gp_wire_ledger ledger;
+	struct gp_wire_msg m;
+	pid_t child = fork();
+
+	CHECK(child >= 0);
+	if (child == 0) {
+		pause();
+		_exit(0);
+	}
+	how.orphan_grace = "0";
+	start_mover("64M", "0");
+	gp_close_fd(&mover.link);
+	linked_pid = child;
+	send_link();
+	linked_pid = 0;
+	create_all();
+	save_all(&m);
+	gp_close_fd(&mover.link);
+	daemon_goes();
+	daemon_comes(&ledger);
+	CHECK_EQ(ledger.n_extents, N_EXTENTS);
+	CHECK_EQ(ledger.linked, 0);
+	send_link();
+	check_load();
+	gp_close_fd(&mover.link);
+	linked_pid = child;
+	send_link();
+	linked_pid = 0;
+	CHECK_EQ(meminfo().arena_used_bytes, 34 * MIB);
+	daemon_goes();
+	CHECK_EQ(kill(child, SIGKILL), 0);
+	CHECK_EQ(waitpid(child, NULL, 0), child);
+	CHECK_EQ(wait_exit(mover.pid), 0);
+	how.orphan_grace = NULL;
+	destroy_all();
+	close_ends();
+}
+
+/* The newest link is the one, whether or not the old one is still open. */
+static void test_link_when_another_comes_then_it_replaces_the_first(void)
 {
 	struct gp_wire_msg m;
-	int pair[2];
+	int first;
 
 	start_mover("64M", "0");
 	create_all();
 	save_all(&m);
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	init_request(&m, GP_WIRE_LINK);
-	CHECK_EQ(gp_wire_send(mover.sock, &m, &pair[1], 1, NULL), 0);
-	expect(&m, GP_WIRE_ERROR); /* the old one is open */
-	CHECK_EQ(m.error.code, -EEXIST);
-	close(pair[0]);
-	close(pair[1]);
+	first = mover.link;
+	send_link();
+	check_load();
+	close(first);
+	check_load();
 	gp_close_fd(&mover.link);
 	send_link();
 	check_load();
@@ -338,6 +377,31 @@ static void test_successor_when_given_the_files_then_it_loads_them(void)
 	drop();
 	info = meminfo();
 	CHECK_EQ(info.arena_used_bytes + info.swap_used_bytes, 0);
+	destroy_all();
+	stop_mover();
+}
+
+/* The daemon that started it ended at once: nobody else may have the files any more. */
+static void test_successor_when_there_is_no_daemon_then_it_waits_for_one(void)
+{
+	struct gp_wire_ledger ledger;
+	struct gp_wire_msg m;
+	char path[512];
+
+	start_mover("8M", "64M");
+	create_all();
+	save_all(&m);
+	kill_mover();
+	close(listen_at(path, sizeof(path)));
+	how.inherits = true;
+	mover.pid = spawn_mover(path, "8M", folder, "64M");
+	how.inherits = false;
+	close_fds();
+	daemon_comes(&ledger);
+	CHECK_EQ(ledger.n_extents, N_EXTENTS);
+	CHECK_EQ(ledger.linked, 0);
+	send_link();
+	check_load();
 	destroy_all();
 	stop_mover();
 }
@@ -506,11 +570,13 @@ int main(void)
 	test_daemon_when_it_goes_without_reading_then_the_worker_does_not_hang();
 	test_daemon_when_it_refuses_at_first_then_the_mover_tries_again();
 	test_process_when_it_ends_without_a_daemon_then_its_bytes_are_dropped();
-	test_link_when_the_old_one_ended_then_it_is_replaced();
+	test_process_when_only_its_link_ends_then_its_bytes_are_kept();
+	test_link_when_another_comes_then_it_replaces_the_first();
 	test_orphan_when_nothing_is_saved_then_it_ends();
 	test_orphan_when_bytes_are_saved_then_it_waits_until_their_process_ends();
 	test_orphan_when_terminated_then_it_ends_and_the_bytes_stay();
 	test_successor_when_given_the_files_then_it_loads_them();
+	test_successor_when_there_is_no_daemon_then_it_waits_for_one();
 	test_successor_when_all_was_dropped_then_it_starts_empty();
 	test_successor_when_files_are_no_inheritance_then_it_makes_its_own();
 	test_mover_when_killed_during_a_save_then_what_was_saved_is_there();
