@@ -276,7 +276,7 @@ void gp_job_fill(const struct gp_job *job, struct gp_wire_job *ret_record)
 		.uid = job->uid,
 		.pid = (uint32_t)job->pid,
 		.exit_code = job->exit_code,
-		.device = job->device ? job->device->ordinal : 0,
+		.device = job->device ? job->device->ordinal : GP_WIRE_NO_DEVICE,
 		.n_preemptions = job->n_preemptions,
 		.held = job->held,
 		.mem_bytes = job->mem_bytes,
@@ -540,9 +540,12 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	job->cancelling = s->cancelling;
 	gp_wire_text(job->fail_cause, sizeof(job->fail_cause), s->fail_cause);
 	gp_wire_text(job->command, sizeof(job->command), s->command);
-	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
-		if ((int64_t)d->ordinal == s->device)
-			job->device = d;
+	if (s->ended_ns) {
+		job->device = gp_device_find(daemon, s->device);
+	} else if (s->state != GP_JOB_QUEUED) {
+		job->device = gp_device_get(daemon, s->device < 0 ? 0 : (uint32_t)s->device);
+		if (!job->device)
+			return gp_err_set(err, -ENOMEM, "out of memory");
 	}
 	job->state_since_ns = gp_now_ns();
 	if (s->ended_ns)
@@ -597,8 +600,6 @@ int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
 	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
 		if (gp_job_state_is_final(job->state) || job->state == GP_JOB_QUEUED)
 			continue;
-		if (!job->device)
-			job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
 		gp_recover_begin(job, same_boot);
 	}
 	r = gp_store_load_procs(daemon->store, job_recover_proc, daemon, err);

@@ -28,6 +28,9 @@ struct gp_proc {
 	uint32_t id;
 	pid_t pid;
 	bool attached; /* has a context: wants a link whenever there is a mover */
+	bool placed;   /* its device is known to be its job's */
+	bool foreign;  /* it uses another device: left alone, and not counted */
+	struct gp_wire_attach attach;
 	bool linked;
 	bool known;  /* the mover at the other end of the link has its channel table */
 	bool locked; /* between LOCKED and UNLOCKED */
@@ -58,6 +61,8 @@ gp_must_check int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *he
 void gp_proc_set_movable(struct gp_proc *proc, uint64_t bytes);
 struct gp_proc *gp_proc_find(const struct gp_job *job, uint32_t id);
 void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg);
+/* More is known of the devices: finds those of processes that came before. */
+void gp_proc_place_all(struct gp_daemon *daemon);
 /* A device's mover is ready (again): gives every attached process a link to it. */
 void gp_proc_link_all(struct gp_device *device);
 /* The connection ended: so did the process, or it goes on without us. */
