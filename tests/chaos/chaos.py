@@ -33,8 +33,8 @@ STATES = ("none", "queued", "starting", "running", "freezing", "frozen", "evicti
           "restoring", "thawing", "done", "failed", "cancelled")
 FINAL = ("done", "failed", "cancelled")
 MEMORY, ARENA = "512M", "192M"
-MAX_LIVE = 10  # jobs at a time
-MAX_HELD = 5   # preempted by hand at a time
+MAX_LIVE = 16  # jobs at a time
+MAX_HELD = 6   # preempted by hand at a time
 ANSWER_S = 150  # longer than any deadline of the daemon's for one request
 
 
@@ -163,8 +163,8 @@ class Chaos:
         if not live:
             return
         held = [j for j in live if j["held"]]
-        actions = [(self.preempt, 8), (self.freeze, 4), (self.resume, 4), (self.cancel, 0.5)]
-        actions += [(getattr(self, "kill_" + k), 0.6) for k in self.args.kill]
+        actions = [(self.preempt, 8), (self.freeze, 4), (self.resume, 4), (self.cancel, 0.25)]
+        actions += [(getattr(self, "kill_" + k), 0.25) for k in self.args.kill]
         if len(held) >= MAX_HELD:
             actions = [(self.resume, 1)]
         action = self.rng.choices([a for a, _ in actions], [w for _, w in actions])[0]
