@@ -69,7 +69,7 @@ def test_job_goes_where_nobody_must_yield():
             if other != taken:
                 break
         check(other != taken, "all jobs are on one device")
-        urgent = d.program("urgent", "--mb", "500", options=("--mem", "500M", "--priority", "10"))
+        urgent = d.program("urgent", "--mb", "500", "--rounds", "1", options=("--mem", "500M", "--priority", "10"))
         check(d.wait(urgent) == 0, d.logs(urgent))
         check(d.job(urgent)["device"] != taken, "it made somebody yield in vain")
         check(all(j["n_preemptions"] == 0 for j in d.jobs()), str(d.jobs()))
@@ -81,7 +81,7 @@ def test_eviction_on_one_device_leaves_the_others_alone():
                for p in ("-5", "20")]
         on = [wait_on_device(d, j, 700) for j in low]
         check(sorted(on) == [0, 1], str(on))
-        urgent = d.program("urgent", "--mb", "500", options=("--mem", "500M", "--priority", "10"))
+        urgent = d.program("urgent", "--mb", "500", "--rounds", "1", options=("--mem", "500M", "--priority", "10"))
         check(d.wait(urgent) == 0, d.logs(urgent))
         check(d.job(urgent)["device"] == on[0], "on the device of a job that need not yield")
         check(d.job(low[0])["n_preemptions"] == 1, "the low job was not preempted")
@@ -94,7 +94,7 @@ def test_two_urgent_jobs_have_one_victim_each():
         low = [d.program("fill", "--mb", "700", *LONG, options=("--mem", "700M",)) for _ in range(2)]
         for j in low:
             wait_on_device(d, j, 700)
-        urgent = [d.program("urgent", "--mb", "500", options=("--mem", "500M", "--priority", "10"))
+        urgent = [d.program("urgent", "--mb", "500", "--rounds", "1", options=("--mem", "500M", "--priority", "10"))
                   for _ in range(2)]
         for j in urgent:
             check(d.wait(j) == 0, d.logs(j))
