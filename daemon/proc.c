@@ -90,11 +90,18 @@ int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp
 static void proc_link(struct gp_proc *proc)
 {
 	gp_auto_fd int shim_end = -1, mover_end = -1;
+	const struct gp_ledger *ledger;
 	struct gp_wire_msg m;
 	int pair[2];
 
 	if (proc->linked || !proc->placed || !proc->job->device->ready)
 		return;
+	/* Both outlived the last daemon, and so did what ties them. */
+	ledger = gp_device_ledger(proc->job->device, proc->id);
+	if (ledger && ledger->linked && proc->keeps_link) {
+		proc->linked = true;
+		return;
+	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		gp_log(GP_LOG_ERR, "link", "proc=%u error=\"%s\"", proc->id, strerror(errno));
 		return;
@@ -210,7 +217,6 @@ static void proc_channels(struct gp_proc *proc, const struct gp_wire_msg *msg)
 /* What it had before, with a daemon that is gone. */
 static void proc_resync(struct gp_proc *proc, const struct gp_wire_resync *r)
 {
-	const struct gp_ledger *ledger = gp_device_ledger(proc->job->device, proc->id);
 	struct gp_err err;
 
 	gp_proc_set_movable(proc, r->movable_bytes);
@@ -219,12 +225,11 @@ static void proc_resync(struct gp_proc *proc, const struct gp_wire_resync *r)
 	proc->attached = r->attached;
 	proc->attach.device = r->device;
 	memcpy(proc->attach.uuid, r->uuid, sizeof(proc->attach.uuid));
-	if (proc->attached)
+	proc->keeps_link = r->linked;
+	if (proc->attached) {
 		proc_place(proc);
-	if (ledger && ledger->linked && r->linked)
-		proc->linked = true;
-	else if (proc->attached && !proc->linked)
 		proc_link(proc);
+	}
 	if (gp_recover_resync(proc, r, &err) < 0)
 		gp_peer_close(proc->peer, err.msg);
 }

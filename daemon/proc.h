@@ -32,10 +32,11 @@ struct gp_proc {
 	bool foreign;  /* it uses another device: left alone, and not counted */
 	struct gp_wire_attach attach;
 	bool linked;
-	bool known;  /* the mover at the other end of the link has its channel table */
-	bool locked; /* between LOCKED and UNLOCKED */
-	bool frozen; /* may have channels off the hardware: from FREEZE to THAWED */
-	bool away;   /* was told to release extents that are not back yet */
+	bool keeps_link; /* has its end of a link that an earlier daemon made */
+	bool known;	 /* the mover at the other end of the link has its channel table */
+	bool locked;	 /* between LOCKED and UNLOCKED */
+	bool frozen;	 /* may have channels off the hardware: from FREEZE to THAWED */
+	bool away;	 /* was told to release extents that are not back yet */
 	uint64_t movable_bytes, resident_bytes; /* each at most the device's total */
 	uint32_t n_extents;
 	/* An allocation was told to try again: its bytes are its own until it has them, or does
