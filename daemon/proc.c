@@ -100,6 +100,7 @@ static void proc_link(struct gp_proc *proc)
 	ledger = gp_device_ledger(proc->job->device, proc->id);
 	if (ledger && ledger->linked && proc->keeps_link) {
 		proc->linked = true;
+		proc->known |= ledger->known;
 		return;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
