@@ -188,7 +188,10 @@ void gp_show_job_json(struct gp_json *j, const struct gp_wire_job *job)
 		gp_json_signed(j, "exit_code", job->exit_code);
 	else
 		gp_json_null(j, "exit_code");
-	gp_json_unsigned(j, "device", job->device);
+	if (job->device == GP_WIRE_NO_DEVICE)
+		gp_json_null(j, "device");
+	else
+		gp_json_unsigned(j, "device", job->device);
 	gp_json_unsigned(j, "n_preemptions", job->n_preemptions);
 	gp_json_bool(j, "held", job->held);
 	gp_json_unsigned(j, "mem_bytes", job->mem_bytes);
@@ -294,7 +297,8 @@ void gp_show_job(const struct gp_wire_job *job, bool json, FILE *out)
 	fprintf(out, "%-18s%u\n", "uid", job->uid);
 	if (job->pid)
 		fprintf(out, "%-18s%u\n", "pid", job->pid);
-	fprintf(out, "%-18s%u\n", "device", job->device);
+	if (job->device != GP_WIRE_NO_DEVICE)
+		fprintf(out, "%-18s%u\n", "device", job->device);
 	if (job->exit_code >= 0)
 		fprintf(out, "%-18s%d\n", "exit code", job->exit_code);
 	show_size_line(out, "memory asked for", job->mem_bytes);

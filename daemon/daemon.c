@@ -222,11 +222,11 @@ static int daemon_check_options(const struct gp_options *o, struct gp_err *err)
 	if (sysinfo(&info) < 0)
 		return gp_err_sys(err, -errno, "cannot read the size of RAM");
 	ram = (uint64_t)info.totalram * info.mem_unit;
-	if (o->arena_bytes > ram)
+	if (o->arena_bytes > ram / o->n_devices)
 		return gp_err_set(err, -ENOMEM,
-				  "the arena of %s is larger than this machine's RAM of %s: "
-				  "choose a smaller one (--arena)",
-				  gp_size_format(o->arena_bytes, a, sizeof(a)),
+				  "the arena of %s for each of %u devices is larger than this "
+				  "machine's RAM of %s: choose a smaller one (--arena)",
+				  gp_size_format(o->arena_bytes, a, sizeof(a)), o->n_devices,
 				  gp_size_format(ram, b, sizeof(b)));
 	if (access(o->swap_dir, W_OK | X_OK) < 0)
 		return gp_err_sys(err, -errno, "the swap folder %s cannot be written", o->swap_dir);
@@ -269,6 +269,21 @@ static void daemon_describe(struct gp_notify *notify, char *buf, size_t bytes)
 	snprintf(buf, bytes, "%u jobs, %u running, %u swapped", n_jobs, n_running, n_swapped);
 }
 
+/* Each software device has a folder of its own; a single one has the one that is set. */
+static int daemon_soft_root(struct gp_daemon *daemon, struct gp_err *err)
+{
+	const char *dir = getenv("GPUPRES_SOFT_DIR");
+
+	if (daemon->options.device != GP_DEVICE_SOFT || daemon->options.n_devices == 1)
+		return 0;
+	if (dir && *dir)
+		snprintf(daemon->soft_root, sizeof(daemon->soft_root), "%s", dir);
+	else
+		snprintf(daemon->soft_root, sizeof(daemon->soft_root), "/dev/shm/gpupres-soft-%u",
+			 (unsigned int)daemon->uid);
+	return daemon_folder(daemon->soft_root, err);
+}
+
 static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 {
 	const struct gp_options *o = &daemon->options;
@@ -284,9 +299,11 @@ static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 	if (r == 0)
 		r = daemon_lock(daemon, err);
 	if (r == 0)
-		r = daemon_check_options(o, err);
-	if (r == 0)
 		r = daemon_find_driver(daemon, err);
+	if (r == 0)
+		r = daemon_soft_root(daemon, err);
+	if (r == 0)
+		r = daemon_check_options(o, err);
 	if (r == 0)
 		r = daemon_open_store(daemon, err);
 	if (r == 0)
@@ -339,9 +356,11 @@ int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err)
 {
 	int r;
 
-	gp_log(GP_LOG_INFO, "serving", "runtime_dir=%s state_dir=%s device=%s version=%s",
+	gp_log(GP_LOG_INFO, "serving",
+	       "runtime_dir=%s state_dir=%s device=%s devices=%u version=%s",
 	       daemon->options.runtime_dir, daemon->options.state_dir,
-	       daemon->options.device == GP_DEVICE_SOFT ? "soft" : "nvidia", GP_VERSION);
+	       daemon->options.device == GP_DEVICE_SOFT ? "soft" : "nvidia",
+	       daemon->options.n_devices, GP_VERSION);
 	gp_schedule_want(daemon);
 	gp_notify_ready(&daemon->notify);
 	r = gp_loop_run(&daemon->loop, err);
@@ -350,7 +369,7 @@ int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err)
 		return r;
 	if (daemon->exit_code)
 		return gp_err_set(err, -ENODEV,
-				  "a device cannot be served: see gpupres-mover's message "
+				  "no device can be served: see gpupres-mover's message "
 				  "above");
 	return 0;
 }

@@ -20,7 +20,7 @@
 struct gp_settings;
 struct gp_store;
 
-#define GP_MAX_DEVICES 1
+#define GP_MAX_DEVICES 64
 
 enum gp_device_kind { GP_DEVICE_AUTO, GP_DEVICE_SOFT, GP_DEVICE_NVIDIA };
 
@@ -51,6 +51,7 @@ struct gp_daemon {
 	struct gp_settings *settings; /* where they come from */
 	char tree[PATH_MAX];	      /* root of our own tree */
 	char driver[PATH_MAX];	      /* the libcuda.so.1 that shims and movers open */
+	char soft_root[PATH_MAX]; /* folder of the software devices' folders; empty if just one */
 	char boot_id[40];
 	int lock_fd; /* held as long as this daemon serves its runtime folder */
 	uid_t uid;
@@ -77,8 +78,8 @@ struct gp_daemon {
 gp_must_check int gp_daemon_init(struct gp_daemon *daemon, struct gp_settings *settings,
 				 struct gp_err *err);
 /*
- * Runs until told to stop by SIGTERM or SIGINT, or until a device cannot be brought up. SIGHUP
- * reads the configuration again.
+ * Runs until told to stop by SIGTERM or SIGINT, or until no device can be served. SIGHUP reads the
+ * configuration again.
  */
 gp_must_check int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err);
 /* A number that no process of this or an earlier daemon has. */

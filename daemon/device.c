@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/pidfd.h>
 
 /* A mover that was ready once is started again, with pauses that double up to this. */
@@ -103,19 +104,39 @@ static void device_restart(struct gp_timer *timer)
 	device_restart_later(d);
 }
 
-static void device_restart_later(struct gp_device *d)
+/* Its mover said why on stderr. */
+static void device_give_up(struct gp_device *d)
 {
-	if (!d->was_ready || d->n_restarts == DEVICE_RESTART_MAX) {
-		/* It said why on stderr; a daemon without its device serves nobody. */
+	d->off = true;
+	if (!gp_device_first(d->daemon)) {
+		/* A daemon without a device serves nobody. */
 		d->daemon->exit_code = 1;
 		d->daemon->loop.stop = true;
+		return;
+	}
+	gp_log(GP_LOG_ERR, "device_off", "device=%u effect=\"the other devices are served\"",
+	       d->ordinal);
+	if (gp_device_all_ready(d->daemon))
+		gp_peer_welcome_pending(d->daemon);
+	gp_proc_place_all(d->daemon);
+	gp_schedule_want(d->daemon);
+}
+
+/* One of several is tried for ever: the jobs on it wait, and the others are served meanwhile. */
+static void device_restart_later(struct gp_device *d)
+{
+	bool alone = d->daemon->options.n_devices <= 1;
+
+	if (!d->was_ready || (alone && d->n_restarts == DEVICE_RESTART_MAX)) {
+		device_give_up(d);
 		return;
 	}
 	gp_timer_disarm(&d->restart_timer);
 	gp_timer_init(&d->restart_timer, device_restart);
 	gp_timer_arm(&d->daemon->loop, &d->restart_timer,
 		     gp_now_ns() + (DEVICE_RESTART_FIRST_NS << d->n_restarts));
-	d->n_restarts++;
+	if (d->n_restarts < DEVICE_RESTART_MAX)
+		d->n_restarts++;
 }
 
 static void device_mover_ended(struct gp_source *source, uint32_t events)
@@ -137,12 +158,12 @@ static void device_mover_ended(struct gp_source *source, uint32_t events)
 	device_restart_later(d);
 }
 
-int gp_device_new(struct gp_daemon *daemon, uint32_t ordinal, struct gp_err *err)
+static struct gp_device *device_alloc(struct gp_daemon *daemon, uint32_t ordinal)
 {
 	struct gp_device *d = calloc(1, sizeof(*d));
 
 	if (!d)
-		return gp_err_set(err, -ENOMEM, "out of memory");
+		return NULL;
 	d->daemon = daemon;
 	d->ordinal = ordinal;
 	d->mover_pidfd = -1;
@@ -153,6 +174,15 @@ int gp_device_new(struct gp_daemon *daemon, uint32_t ordinal, struct gp_err *err
 	gp_timer_init(&d->restart_timer, device_restart);
 	gp_list_init(&d->node);
 	gp_list_add_tail(&daemon->devices, &d->node);
+	return d;
+}
+
+int gp_device_new(struct gp_daemon *daemon, uint32_t ordinal, struct gp_err *err)
+{
+	struct gp_device *d = device_alloc(daemon, ordinal);
+
+	if (!d)
+		return gp_err_set(err, -ENOMEM, "out of memory");
 	return device_find_survivor(d, err) ? 0 : device_start_mover(d, err);
 }
 
@@ -248,10 +278,62 @@ void gp_device_free(struct gp_device *d)
 bool gp_device_all_ready(const struct gp_daemon *daemon)
 {
 	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
-		if (!d->was_ready)
+		if (!d->was_ready && !d->off)
 			return false;
 	}
 	return true;
+}
+
+bool gp_device_all_told(const struct gp_daemon *daemon)
+{
+	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
+		if (!d->told && !d->off)
+			return false;
+	}
+	return true;
+}
+
+struct gp_device *gp_device_first(const struct gp_daemon *daemon)
+{
+	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
+		if (!d->off)
+			return d;
+	}
+	return NULL;
+}
+
+struct gp_device *gp_device_find(const struct gp_daemon *daemon, int64_t ordinal)
+{
+	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
+		if (d->ordinal == ordinal)
+			return d;
+	}
+	return NULL;
+}
+
+struct gp_device *gp_device_get(struct gp_daemon *daemon, uint32_t ordinal)
+{
+	struct gp_device *d = gp_device_find(daemon, ordinal);
+
+	if (d)
+		return d;
+	d = device_alloc(daemon, ordinal);
+	if (d)
+		d->off = true;
+	return d;
+}
+
+struct gp_device *gp_device_used(const struct gp_daemon *daemon, const struct gp_wire_attach *used)
+{
+	static const uint8_t unknown[GP_WIRE_UUID_BYTES];
+	bool by_uuid = memcmp(used->uuid, unknown, sizeof(unknown)) != 0;
+
+	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
+		if (d->told && (by_uuid ? !memcmp(d->uuid, used->uuid, sizeof(d->uuid))
+					: d->ordinal == used->device))
+			return d;
+	}
+	return NULL;
 }
 
 int gp_device_attach(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp_err *err)
@@ -280,7 +362,7 @@ static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_rea
 		gp_timer_disarm(&d->restart_timer);
 
 	d->ready = true;
-	d->was_ready = true;
+	d->was_ready = d->told = true;
 	d->ready_ns = gp_now_ns();
 	d->meminfo.total_bytes = ready->total_bytes;
 	d->meminfo.free_bytes = ready->free_bytes;
@@ -288,6 +370,7 @@ static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_rea
 	d->meminfo.swap_bytes = ready->swap_bytes;
 	d->meminfo_pending = d->meminfo_stale = d->meminfo_again = false;
 	gp_wire_text(d->name, sizeof(d->name), ready->name);
+	memcpy(d->uuid, ready->uuid, sizeof(d->uuid));
 	gp_log(GP_LOG_INFO, "device_ready",
 	       "device=%u name=\"%s\" memory=\"%s\" arena=\"%s\" freeze=%s", d->ordinal, d->name,
 	       gp_size_format(d->meminfo.total_bytes, total, sizeof(total)),
@@ -295,6 +378,7 @@ static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_rea
 	       ready->can_freeze ? "yes" : "no");
 	if (gp_device_all_ready(d->daemon))
 		gp_peer_welcome_pending(d->daemon);
+	gp_proc_place_all(d->daemon);
 	gp_proc_link_all(d);
 	device_match_ledgers(d);
 	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {

@@ -22,7 +22,10 @@ struct gp_device {
 	struct gp_daemon *daemon;
 	uint32_t ordinal;
 	char name[GP_WIRE_NAME_BYTES];
+	uint8_t uuid[GP_WIRE_UUID_BYTES]; /* once it was ready; all 0 = unknown */
 	bool ready, was_ready;
+	bool told; /* a mover has said what it is */
+	bool off; /* not served: its mover cannot be brought up, or it is not among ours any more */
 
 	pid_t mover_pid;
 	int mover_pidfd;
@@ -38,6 +41,10 @@ struct gp_device {
 	bool meminfo_pending;
 	bool meminfo_stale; /* asked for before something changed: read again before deciding */
 	bool meminfo_again; /* that is the second reading: decide, whatever changed since */
+	uint64_t meminfo_asked_ns;
+	uint64_t room_bytes; /* as of the last decision; daemon/schedule.c owns these */
+	uint32_t n_jobs;
+	uint64_t cursor; /* the queued job it looked at last, out of order */
 	struct gp_wire_meminfo meminfo;
 	struct gp_list needs; /* struct gp_need: allocations that wait */
 };
@@ -53,7 +60,21 @@ struct gp_need {
 /* Makes the device and starts its mover. */
 gp_must_check int gp_device_new(struct gp_daemon *daemon, uint32_t ordinal, struct gp_err *err);
 void gp_device_free(struct gp_device *device);
+/* Each is served, or it is known that it is not. */
 bool gp_device_all_ready(const struct gp_daemon *daemon);
+/* The first one that is served or may be soon: there is always one, or the daemon ends. */
+struct gp_device *gp_device_first(const struct gp_daemon *daemon);
+/* NULL if there is none of that number; -1 = none. */
+struct gp_device *gp_device_find(const struct gp_daemon *daemon, int64_t ordinal);
+/*
+ * The device number @ordinal, for a job that was on it; one that is not served is made if need be:
+ * the job waits there until a daemon has it again. NULL when out of memory.
+ */
+struct gp_device *gp_device_get(struct gp_daemon *daemon, uint32_t ordinal);
+/* True once gp_device_used knows all of them that are served. */
+bool gp_device_all_told(const struct gp_daemon *daemon);
+/* The one that a process says it uses; NULL if it is none that is served. */
+struct gp_device *gp_device_used(const struct gp_daemon *daemon, const struct gp_wire_attach *used);
 
 /* A mover said hello; -EPERM if it is not the one we started. */
 gp_must_check int gp_device_attach(struct gp_peer *peer, const struct gp_wire_msg *hello,

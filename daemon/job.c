@@ -5,6 +5,7 @@
 #include "base/time.h"
 #include "daemon/device.h"
 #include "daemon/launch.h"
+#include "daemon/orphans.h"
 #include "daemon/preempt.h"
 #include "daemon/proc.h"
 #include "daemon/recover.h"
@@ -22,7 +23,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#define JOB_KILL_AGAIN_NS (100 * GP_NS_PER_MS)
+
 static void job_supervisor_timeout(struct gp_timer *timer);
+static void job_kill_orphans(struct gp_job *job);
 
 static struct gp_job *job_alloc(struct gp_daemon *daemon, uint64_t id)
 {
@@ -276,7 +280,7 @@ void gp_job_fill(const struct gp_job *job, struct gp_wire_job *ret_record)
 		.uid = job->uid,
 		.pid = (uint32_t)job->pid,
 		.exit_code = job->exit_code,
-		.device = job->device ? job->device->ordinal : 0,
+		.device = job->device ? job->device->ordinal : GP_WIRE_NO_DEVICE,
 		.n_preemptions = job->n_preemptions,
 		.held = job->held,
 		.mem_bytes = job->mem_bytes,
@@ -335,17 +339,26 @@ void gp_job_forget_peer(struct gp_peer *peer)
 	}
 }
 
+static void job_signal_procs(struct gp_job *job, int signo)
+{
+	/* The connection is still open, so the pid has not been reused. */
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		if (kill(proc->pid, signo) < 0 && errno != ESRCH)
+			gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
+			       job->id, proc->pid, strerror(errno));
+	}
+}
+
 void gp_job_signal(struct gp_job *job, int signo)
 {
 	struct gp_wire_msg m;
 
-	if (job->adopted || job->orphaned) {
-		/* The connection is still open, so the pid has not been reused. */
-		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-			if (kill(proc->pid, signo) < 0 && errno != ESRCH)
-				gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
-				       job->id, proc->pid, strerror(errno));
-		}
+	if (job->adopted) {
+		job_signal_procs(job, signo);
+		return;
+	}
+	if (job->orphaned) {
+		job_kill_orphans(job);
 		return;
 	}
 	if (!job->supervisor)
@@ -400,39 +413,72 @@ void gp_job_end_unseen(struct gp_job *job, enum gp_job_state state, const char *
 		return;
 	if (job->adopted)
 		job->exit_code = state == GP_JOB_DONE ? 0 : job->exit_code;
-	if ((!job->adopted && job_read_status(job) == 0) || job->fail_cause[0])
+	if (!job->adopted && job_read_status(job) == 0) {
+		job_end(job);
+		return;
+	}
+	if (!job->adopted)
+		gp_orphans_kill(job);
+	if (job->fail_cause[0])
 		job_end(job);
 	else
 		gp_job_finish(job, state, "%s", cause);
 }
 
-void gp_job_check_procs(struct gp_job *job)
+/* One round; what was just killed, or forked meanwhile, is there to be seen in the next. */
+static void job_kill_orphans(struct gp_job *job)
 {
-	if ((job->adopted || job->orphaned) && !job->recovering && gp_list_empty(&job->procs) &&
-	    gp_list_empty(&job->lost))
-		gp_job_end_unseen(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_DONE,
-				  "the process is gone");
+	job_signal_procs(job, SIGKILL);
+	if (gp_orphans_kill(job) || !gp_list_empty(&job->procs) || !gp_list_empty(&job->lost))
+		gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
+			     gp_now_ns() + JOB_KILL_AGAIN_NS);
+	else
+		gp_job_end_unseen(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_FAILED,
+				  "its supervisor is gone");
 }
 
-/* Processes that are left must not run on, or stand frozen, with nobody in charge. */
+void gp_job_check_procs(struct gp_job *job)
+{
+	if (job->recovering || gp_job_state_is_final(job->state) || !gp_list_empty(&job->procs) ||
+	    !gp_list_empty(&job->lost))
+		return;
+	if (job->adopted)
+		gp_job_end_unseen(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_DONE,
+				  "the process is gone");
+	else if (job->orphaned)
+		job_kill_orphans(job);
+}
+
+/*
+ * It leaves its status file when nothing is left of the job. Without one the job has failed, but
+ * processes of it may run on, or stand still with their memory saved: it ends as a cancelled one
+ * does.
+ */
 static void job_supervisor_gone(struct gp_job *job)
 {
 	if (gp_job_state_is_final(job->state) || job->recovering || job->orphaned)
 		return;
-	if (gp_list_empty(&job->procs)) {
-		gp_job_end_unseen(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_FAILED,
-				  "its supervisor is gone");
+	if (job_read_status(job) == 0) {
+		job_end(job);
 		return;
 	}
 	job->orphaned = true;
-	if (!job->cancelling)
+	if (!job->cancelling && !job->fail_cause[0])
 		snprintf(job->fail_cause, sizeof(job->fail_cause), "its supervisor is gone");
-	gp_preempt_cancel(job);
+	if (job->phase == GP_PHASE_KILL)
+		job_kill_orphans(job);
+	else
+		gp_preempt_cancel(job);
 }
 
 static void job_supervisor_timeout(struct gp_timer *timer)
 {
-	job_supervisor_gone(gp_container_of(timer, struct gp_job, supervisor_timer));
+	struct gp_job *job = gp_container_of(timer, struct gp_job, supervisor_timer);
+
+	if (job->orphaned)
+		job_kill_orphans(job);
+	else
+		job_supervisor_gone(job);
 }
 
 static void job_supervisor_ended(struct gp_source *source, uint32_t events)
@@ -540,9 +586,12 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	job->cancelling = s->cancelling;
 	gp_wire_text(job->fail_cause, sizeof(job->fail_cause), s->fail_cause);
 	gp_wire_text(job->command, sizeof(job->command), s->command);
-	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
-		if ((int64_t)d->ordinal == s->device)
-			job->device = d;
+	if (s->ended_ns) {
+		job->device = gp_device_find(daemon, s->device);
+	} else if (s->state != GP_JOB_QUEUED) {
+		job->device = gp_device_get(daemon, s->device < 0 ? 0 : (uint32_t)s->device);
+		if (!job->device)
+			return gp_err_set(err, -ENOMEM, "out of memory");
 	}
 	job->state_since_ns = gp_now_ns();
 	if (s->ended_ns)
@@ -597,8 +646,6 @@ int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
 	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
 		if (gp_job_state_is_final(job->state) || job->state == GP_JOB_QUEUED)
 			continue;
-		if (!job->device)
-			job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
 		gp_recover_begin(job, same_boot);
 	}
 	r = gp_store_load_procs(daemon->store, job_recover_proc, daemon, err);

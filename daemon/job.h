@@ -50,6 +50,7 @@ struct gp_job {
 	struct gp_job *same_bucket;
 	struct gp_daemon *daemon;
 	struct gp_device *device; /* NULL while queued */
+	struct gp_device *awaits; /* queued, and others are evicted for it on this device */
 	struct gp_list procs;
 	struct gp_list requests;
 

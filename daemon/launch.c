@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/launch.h"
 
+#include "base/visible.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +14,7 @@
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 
-#define LAUNCH_EXTRA_ENV  8 /* variables that we add to a job's environment */
+#define LAUNCH_EXTRA_ENV  9 /* variables that we add to a job's environment */
 #define LAUNCH_EXTRA_ARGS 13
 #define LAUNCH_MAX_FDS	  8
 
@@ -114,17 +116,20 @@ static bool launch_is_ours(const char *variable)
 /* The job's device as the driver knows it: our own list of visible ones may renumber them. */
 static void launch_visible(uint32_t ordinal, char *buf, size_t buf_bytes)
 {
-	const char *entry = getenv("CUDA_VISIBLE_DEVICES");
+	static const char name[] = "CUDA_VISIBLE_DEVICES=";
 
-	for (uint32_t i = 0; entry && i < ordinal; i++) {
-		entry = strchr(entry, ',');
-		entry = entry ? entry + 1 : NULL;
-	}
-	if (entry && *entry)
-		snprintf(buf, buf_bytes, "CUDA_VISIBLE_DEVICES=%.*s", (int)strcspn(entry, ","),
-			 entry);
-	else
-		snprintf(buf, buf_bytes, "CUDA_VISIBLE_DEVICES=%u", ordinal);
+	memcpy(buf, name, sizeof(name));
+	gp_visible_entry(getenv("CUDA_VISIBLE_DEVICES"), ordinal, buf + sizeof(name) - 1,
+			 buf_bytes - (sizeof(name) - 1));
+}
+
+/* Several software devices are told apart by their folders. */
+static void launch_soft_dir(const struct gp_device *device, char *buf, size_t buf_bytes)
+{
+	*buf = '\0';
+	if (*device->daemon->soft_root)
+		snprintf(buf, buf_bytes, "GPUPRES_SOFT_DIR=%s/device-%u", device->daemon->soft_root,
+			 device->ordinal);
 }
 
 struct launch_env {
@@ -132,7 +137,7 @@ struct launch_env {
 	size_t n;
 	char *library_path;
 	char job[64], socket[PATH_MAX + 32], driver[PATH_MAX + 32];
-	char visible[128];
+	char visible[128], soft_dir[PATH_MAX + 32];
 };
 
 static void launch_env_fini(struct launch_env *env)
@@ -180,7 +185,12 @@ static int launch_environment(const struct gp_job *job, const char *first, struc
 			env->vars[env->n++] = (char *)(uintptr_t)s;
 	}
 	/* The device of the job must be the daemon's. */
+	launch_soft_dir(job->device, env->soft_dir, sizeof(env->soft_dir));
+	if (*env->soft_dir)
+		env->vars[env->n++] = env->soft_dir;
 	for (size_t i = 0; i < n_daemon; i++) {
+		if (*env->soft_dir && !strncmp(environ[i], "GPUPRES_SOFT_DIR=", 17))
+			continue;
 		if (!strncmp(environ[i], "GPUPRES_SOFT_", 13) ||
 		    !strncmp(environ[i], "CUDA_DEVICE_ORDER=", 18))
 			env->vars[env->n++] = environ[i];
@@ -235,13 +245,38 @@ int gp_launch_supervisor(struct gp_job *job, pid_t *ret_pid, int *ret_pidfd, str
 	return r < 0 ? r : gp_launch(argv, env.vars, NULL, 0, ret_pid, ret_pidfd, err);
 }
 
+/* Our own environment, with @variable (none if empty) in the place of what it replaces. */
+static char **launch_mover_environment(char *variable)
+{
+	size_t name = strcspn(variable, "=") + 1, n = 0, n_kept = 0;
+	char **vars;
+
+	while (environ[n])
+		n++;
+	vars = calloc(n + 2, sizeof(*vars));
+	if (!vars)
+		return NULL;
+	if (*variable)
+		vars[n_kept++] = variable;
+	for (size_t i = 0; i < n; i++) {
+		if (!*variable || strncmp(environ[i], variable, name) != 0)
+			vars[n_kept++] = environ[i];
+	}
+	return vars;
+}
+
 int gp_launch_mover(struct gp_device *device, pid_t *ret_pid, int *ret_pidfd, struct gp_err *err)
 {
 	const struct gp_options *o = &device->daemon->options;
 	char program[PATH_MAX + 64], control[PATH_MAX + 32], lock[PATH_MAX + 32];
-	char ordinal[16], arena[32], swap[32];
+	char ordinal[16], arena[32], swap[32], soft_dir[PATH_MAX + 32];
 	bool inherits = device->mover_state[0] >= 0;
+	gp_auto_free char **envp = NULL;
 
+	launch_soft_dir(device, soft_dir, sizeof(soft_dir));
+	envp = launch_mover_environment(soft_dir);
+	if (!envp)
+		return gp_err_set(err, -ENOMEM, "out of memory");
 	snprintf(program, sizeof(program), "%s/libexec/gpupres/gpupres-mover",
 		 device->daemon->tree);
 	snprintf(control, sizeof(control), "%s/control.sock", o->runtime_dir);
@@ -257,6 +292,6 @@ int gp_launch_mover(struct gp_device *device, pid_t *ret_pid, int *ret_pidfd, st
 			       inherits ? "--arena-fd" : NULL, "3", "--ledger-fd", "4", "--swap-fd",
 			       "5", NULL };
 
-	return gp_launch(argv, environ, device->mover_state, inherits ? GP_MOVER_STATE_FDS : 0,
+	return gp_launch(argv, envp, device->mover_state, inherits ? GP_MOVER_STATE_FDS : 0,
 			 ret_pid, ret_pidfd, err);
 }

@@ -25,7 +25,7 @@ static struct gp_job *proc_adopt(struct gp_peer *peer, const struct gp_wire_msg 
 		return NULL;
 	job->adopted = true;
 	job->pid = peer->pid;
-	job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
+	job->device = gp_device_first(daemon); /* until it says which one it uses */
 	job->started_ns = gp_wallclock_ns();
 	gp_job_set_state(job, GP_JOB_RUNNING, "adopted pid %d", peer->pid);
 	return job;
@@ -59,7 +59,7 @@ int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp
 	struct gp_job *job;
 	struct gp_proc *proc;
 
-	if (gp_list_empty(&daemon->devices))
+	if (!gp_device_first(daemon))
 		return gp_err_set(err, -ENODEV, "the daemon has no device");
 	job = hello->header.job ? gp_job_find(daemon, hello->header.job) : NULL;
 	if (hello->header.job && (!job || gp_job_state_is_final(job->state) || !job->device))
@@ -90,20 +90,29 @@ int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp
 static void proc_link(struct gp_proc *proc)
 {
 	gp_auto_fd int shim_end = -1, mover_end = -1;
+	const struct gp_ledger *ledger;
 	struct gp_wire_msg m;
 	int pair[2];
 
-	if (proc->linked || !proc->job->device->ready)
+	if (proc->linked || !proc->placed || !proc->job->device->ready)
 		return;
+	gp_wire_init(&m, GP_WIRE_LINK);
+	m.header.job = proc->job->id;
+	m.header.proc = proc->id;
+	/* Both outlived the last daemon, and so did what ties them; but the channels may have
+	 * changed while nobody passed that on. */
+	ledger = gp_device_ledger(proc->job->device, proc->id);
+	if (ledger && ledger->linked && proc->keeps_link) {
+		gp_peer_send(proc->peer, &m, NULL, 0);
+		proc->linked = true;
+		return;
+	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		gp_log(GP_LOG_ERR, "link", "proc=%u error=\"%s\"", proc->id, strerror(errno));
 		return;
 	}
 	shim_end = pair[0];
 	mover_end = pair[1];
-	gp_wire_init(&m, GP_WIRE_LINK);
-	m.header.job = proc->job->id;
-	m.header.proc = proc->id;
 	m.link.pid = (uint32_t)proc->pid;
 	gp_device_send(proc->job->device, &m, &mover_end, 1);
 	m.link.pid = 0;
@@ -111,24 +120,65 @@ static void proc_link(struct gp_proc *proc)
 	proc->linked = true;
 }
 
-/* A link that outlived the daemon is as good as a new one, and may be in use. */
-void gp_proc_link(struct gp_proc *proc)
+/* It is left alone: nothing of it can be preempted by this daemon. */
+static void proc_set_foreign(struct gp_proc *proc)
 {
-	const struct gp_ledger *ledger = gp_device_ledger(proc->job->device, proc->id);
-	struct gp_wire_msg m;
+	struct gp_job *job = proc->job;
 
-	if (!proc->job->device->ready || proc->linked)
-		return;
-	if (!proc->resynced || !proc->resync.linked || !ledger || !ledger->linked) {
-		proc_link(proc);
-		return;
+	proc->foreign = true;
+	proc->movable_bytes = proc->resident_bytes = 0;
+	gp_log(GP_LOG_WARN, "foreign_device",
+	       "job=%" PRIu64 " proc=%u pid=%d effect=\"it runs on unmanaged\"", job->id, proc->id,
+	       proc->pid);
+	if (job->adopted)
+		gp_job_set_state(job, job->state,
+				 "uses a device that is not served: it runs on unmanaged");
+}
+
+/* An adopted job is where its process is; what it waits for moves along. */
+static void proc_set_device(struct gp_proc *proc, struct gp_device *device)
+{
+	struct gp_device *old = proc->job->device;
+
+	proc->job->device = device;
+	gp_list_for_each(need, &old->needs, struct gp_need, node) {
+		if (need->proc != proc)
+			continue;
+		gp_list_del(&need->node);
+		gp_list_add_tail(&device->needs, &need->node);
 	}
-	/* Its channels may have changed while nobody passed that on. */
-	gp_wire_init(&m, GP_WIRE_LINK);
-	m.header.job = proc->job->id;
-	m.header.proc = proc->id;
-	gp_peer_send(proc->peer, &m, NULL, 0);
-	proc->linked = true;
+	/* Stored: a later daemon finds the job there. */
+	gp_job_set_state(proc->job, proc->job->state, "uses device %u", device->ordinal);
+}
+
+/* Which device it uses is known for certain only once all of them have told their names. */
+static void proc_place(struct gp_proc *proc)
+{
+	struct gp_job *job = proc->job;
+	struct gp_device *used = gp_device_used(job->daemon, &proc->attach);
+
+	if (proc->placed || proc->foreign)
+		return;
+	if (!used && !gp_device_all_told(job->daemon))
+		return;
+	if (used && job->adopted && used != job->device)
+		proc_set_device(proc, used);
+	if (used == job->device)
+		proc->placed = true;
+	else
+		proc_set_foreign(proc);
+}
+
+void gp_proc_place_all(struct gp_daemon *daemon)
+{
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+			if (!proc->attached)
+				continue;
+			proc_place(proc);
+			proc_link(proc);
+		}
+	}
 }
 
 void gp_proc_link_all(struct gp_device *device)
@@ -136,7 +186,7 @@ void gp_proc_link_all(struct gp_device *device)
 	gp_list_for_each(job, &device->daemon->jobs, struct gp_job, node) {
 		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 			if (job->device == device && proc->attached)
-				gp_proc_link(proc);
+				proc_link(proc);
 		}
 	}
 }
@@ -150,7 +200,7 @@ static uint64_t proc_at_most(uint64_t bytes, const struct gp_proc *proc)
 
 void gp_proc_set_movable(struct gp_proc *proc, uint64_t bytes)
 {
-	proc->movable_bytes = proc_at_most(bytes, proc);
+	proc->movable_bytes = proc->foreign ? 0 : proc_at_most(bytes, proc);
 }
 
 static void proc_channels(struct gp_proc *proc, const struct gp_wire_msg *msg)
@@ -177,6 +227,13 @@ static void proc_resync(struct gp_proc *proc, const struct gp_wire_resync *r)
 	proc->resident_bytes = proc_at_most(r->resident_bytes, proc);
 	proc->n_extents = r->n_extents;
 	proc->attached = r->attached;
+	proc->attach.device = r->device;
+	memcpy(proc->attach.uuid, r->uuid, sizeof(proc->attach.uuid));
+	proc->keeps_link = r->linked;
+	if (proc->attached) {
+		proc_place(proc);
+		proc_link(proc);
+	}
 	if (gp_recover_resync(proc, r, &err) < 0)
 		gp_peer_close(proc->peer, err.msg);
 }
@@ -188,6 +245,8 @@ void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 	switch ((enum gp_wire_type)msg->header.type) {
 	case GP_WIRE_ATTACH:
 		proc->attached = true;
+		proc->attach = msg->attach;
+		proc_place(proc);
 		proc_link(proc);
 		break;
 	case GP_WIRE_RESYNC:
@@ -197,6 +256,8 @@ void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 		proc_channels(proc, msg);
 		break;
 	case GP_WIRE_MEMORY:
+		if (proc->foreign)
+			break;
 		gp_proc_set_movable(proc, msg->memory.movable_bytes);
 		if (proc->movable_bytes >= proc->granted_from_bytes + proc->granted_bytes)
 			proc->n_grants = 0; /* it was of use */

@@ -28,11 +28,15 @@ struct gp_proc {
 	uint32_t id;
 	pid_t pid;
 	bool attached; /* has a context: wants a link whenever there is a mover */
+	bool placed;   /* its device is known to be its job's */
+	bool foreign;  /* it uses another device: left alone, and not counted */
+	struct gp_wire_attach attach;
 	bool linked;
-	bool known;  /* the mover at the other end of the link has its channel table */
-	bool locked; /* between LOCKED and UNLOCKED */
-	bool frozen; /* may have channels off the hardware: from FREEZE to THAWED */
-	bool away;   /* was told to release extents that are not back yet */
+	bool keeps_link; /* has its end of a link that an earlier daemon made */
+	bool known;	 /* the mover at the other end of the link has its channel table */
+	bool locked;	 /* between LOCKED and UNLOCKED */
+	bool frozen;	 /* may have channels off the hardware: from FREEZE to THAWED */
+	bool away;	 /* was told to release extents that are not back yet */
 	uint64_t movable_bytes, resident_bytes; /* each at most the device's total */
 	uint32_t n_extents;
 	/* An allocation was told to try again: its bytes are its own until it has them, or does
@@ -58,8 +62,8 @@ gp_must_check int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *he
 void gp_proc_set_movable(struct gp_proc *proc, uint64_t bytes);
 struct gp_proc *gp_proc_find(const struct gp_job *job, uint32_t id);
 void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg);
-/* Gives a process a link to its device's mover, if that is ready and it has none. */
-void gp_proc_link(struct gp_proc *proc);
+/* More is known of the devices: finds those of processes that came before. */
+void gp_proc_place_all(struct gp_daemon *daemon);
 /* A device's mover is ready (again): gives every attached process a link to it. */
 void gp_proc_link_all(struct gp_device *device);
 /* The connection ended: so did the process, or it goes on without us. */

@@ -383,8 +383,6 @@ int gp_recover_resync(struct gp_proc *proc, const struct gp_wire_resync *resync,
 	proc->asked = false;
 	proc->resynced = true;
 	proc->resync = *resync;
-	if (proc->attached && !proc->linked)
-		gp_proc_link(proc);
 	gp_recover_advance(job);
 	return 0;
 }

@@ -27,7 +27,6 @@ struct gp_registry {
 	struct gp_list queue[GP_REGISTRY_PRIORITIES]; /* highest first; each first come */
 	struct gp_list ended;			      /* the longest ago first */
 	size_t n_queued, n_ended;
-	uint64_t cursor; /* the scheduler's: the queued job it looked at last, out of order */
 };
 
 void gp_registry_init(struct gp_registry *registry);

@@ -29,6 +29,8 @@
 #define SCHEDULE_MAX_FIRST  128
 #define SCHEDULE_MAX_TURN   64
 #define SCHEDULE_MAX_ACTIVE (GP_POLICY_MAX_JOBS - SCHEDULE_MAX_FIRST - SCHEDULE_MAX_TURN)
+/* A mover that owes an answer so long has other troubles: its device is no place for new jobs. */
+#define SCHEDULE_SILENT_NS (2 * GP_NS_PER_SEC)
 
 void gp_schedule_want(struct gp_daemon *daemon)
 {
@@ -56,6 +58,7 @@ void gp_schedule_turn(struct gp_daemon *daemon)
 			continue;
 		}
 		d->meminfo_pending = true;
+		d->meminfo_asked_ns = gp_now_ns();
 		gp_wire_init(&m, GP_WIRE_MEMINFO);
 		gp_device_send(d, &m, NULL, 0);
 	}
@@ -228,6 +231,7 @@ static bool schedule_evict(struct gp_device *d, const struct gp_policy_plan *pla
 {
 	struct gp_err err;
 
+	gp_job_find(d->daemon, plan->next)->awaits = d;
 	for (size_t i = 0; i < plan->n_victims; i++) {
 		struct gp_job *victim = gp_job_find(d->daemon, plan->victims[i]);
 		char cause[64];
@@ -241,6 +245,68 @@ static bool schedule_evict(struct gp_device *d, const struct gp_policy_plan *pla
 		}
 	}
 	return true;
+}
+
+/* What each device has room for, and how many jobs it has, now. */
+static void schedule_measure(struct gp_daemon *daemon)
+{
+	gp_list_for_each(d, &daemon->devices, struct gp_device, node) {
+		uint64_t promised = schedule_promised(d);
+
+		d->n_jobs = 0;
+		d->room_bytes =
+			d->meminfo.free_bytes > promised ? d->meminfo.free_bytes - promised : 0;
+	}
+	gp_list_for_each(job, &daemon->registry.active, struct gp_job, place) {
+		if (job->device)
+			job->device->n_jobs++;
+	}
+}
+
+static bool schedule_is_served(const struct gp_device *d)
+{
+	return d->ready &&
+	       !(d->meminfo_pending && gp_now_ns() - d->meminfo_asked_ns > SCHEDULE_SILENT_NS);
+}
+
+static bool schedule_is_better(const struct gp_device *d, const struct gp_device *than)
+{
+	if (d->n_jobs != than->n_jobs)
+		return d->n_jobs < than->n_jobs;
+	return d->room_bytes > than->room_bytes;
+}
+
+/*
+ * Where a queued job is to go: where others are evicted for it, else where it fits as things are,
+ * with the fewest jobs. NULL: nowhere yet, so that each device may look for victims. Each device
+ * decides on a fresh reading of its own; what it knows of the others may be old by one decision,
+ * and the one that was chosen looks again.
+ */
+static const struct gp_device *schedule_place(struct gp_job *job)
+{
+	const struct gp_device *best = NULL;
+
+	if (job->awaits && schedule_is_served(job->awaits) &&
+	    schedule_memory_is_moving(job->awaits))
+		return job->awaits;
+	job->awaits = NULL;
+	gp_list_for_each(d, &job->daemon->devices, struct gp_device, node) {
+		if (schedule_is_served(d) && d->room_bytes >= job->mem_bytes &&
+		    (!best || schedule_is_better(d, best)))
+			best = d;
+	}
+	return best;
+}
+
+/* Whether the queued @job is one for this device to decide about. */
+static bool schedule_belongs(const struct gp_device *d, struct gp_job *job)
+{
+	const struct gp_device *place;
+
+	if (job->device)
+		return job->device == d;
+	place = schedule_place(job);
+	return !place || place == d;
 }
 
 /* Jobs that wait for memory or could give some; the rest is nothing to decide about. */
@@ -269,7 +335,7 @@ static size_t schedule_view_from(const struct gp_device *d, struct gp_job **job,
 	size_t n = 0;
 
 	for (; *job && n < max; *job = gp_registry_next_queued(registry, *job)) {
-		if (!(*job)->device || (*job)->device == d)
+		if (schedule_belongs(d, *job))
 			schedule_fill(d, *job, now_ns, &jobs[n++]);
 	}
 	return n;
@@ -279,20 +345,19 @@ static size_t schedule_view_from(const struct gp_device *d, struct gp_job **job,
  * The first of the queue, and each time some more of the rest, so that a job that would fit is
  * found, wherever it stands, and no decision has to look at all.
  */
-static size_t schedule_view_queued(const struct gp_device *d, uint64_t now_ns,
-				   struct gp_policy_job *jobs)
+static size_t schedule_view_queued(struct gp_device *d, uint64_t now_ns, struct gp_policy_job *jobs)
 {
-	struct gp_registry *registry = &d->daemon->registry;
+	const struct gp_registry *registry = &d->daemon->registry;
 	struct gp_job *job = gp_registry_next_queued(registry, NULL), *turn;
 	size_t n = schedule_view_from(d, &job, SCHEDULE_MAX_FIRST, now_ns, jobs);
 
 	if (!job)
 		return n;
-	turn = gp_registry_find(d->daemon, registry->cursor);
+	turn = gp_registry_find(d->daemon, d->cursor);
 	if (!turn || turn->state != GP_JOB_QUEUED || schedule_is_before(turn, job))
 		turn = job;
 	n += schedule_view_from(d, &turn, SCHEDULE_MAX_TURN, now_ns, jobs + n);
-	registry->cursor = turn ? turn->id : 0;
+	d->cursor = turn ? turn->id : 0;
 	return n;
 }
 
@@ -300,20 +365,18 @@ void gp_schedule_decide(struct gp_device *d)
 {
 	static struct gp_policy_job jobs[GP_POLICY_MAX_JOBS];
 	static struct gp_policy_plan plan;
-	uint64_t promised = schedule_promised(d);
 	bool waiting = d->daemon->registry.n_queued > 0;
 	struct gp_policy_view view = {
 		.now_ns = gp_now_ns(),
 		.total_bytes = d->meminfo.total_bytes,
-		.free_bytes =
-			d->meminfo.free_bytes > promised ? d->meminfo.free_bytes - promised : 0,
 		.jobs = jobs,
 	};
 	struct gp_err err;
 
+	schedule_measure(d->daemon);
+	view.free_bytes = d->room_bytes;
 	view.n_jobs = schedule_view_active(d, view.now_ns, jobs, &waiting);
 	view.n_jobs += schedule_view_queued(d, view.now_ns, jobs + view.n_jobs);
-	gp_timer_disarm(&d->daemon->schedule_timer);
 	if (!waiting)
 		return;
 	gp_schedule_later(d->daemon);
@@ -341,6 +404,11 @@ void gp_schedule_add_need(struct gp_proc *proc, const struct gp_wire_msg *msg)
 	uint64_t now_ns = gp_now_ns();
 	char a[32], b[32];
 
+	if (proc->foreign) {
+		gp_peer_send_error(proc->peer, msg, -ENODEV, "its device is not served");
+		free(need);
+		return;
+	}
 	if (!need || msg->need.bytes > d->meminfo.total_bytes) {
 		gp_peer_send_error(proc->peer, msg, -ENOMEM,
 				   "an allocation of %s on a device of %s",

@@ -3,6 +3,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "base/visible.h"
 #include "base/wire/wire.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <sys/sysinfo.h>
 
 #define SETTINGS_FOLDER	     "/etc/gpupres"
-#define SETTINGS_ARENA_BYTES (16ull << 30) /* or a quarter of RAM, if that is less */
+#define SETTINGS_ARENA_BYTES (16ull << 30) /* or, over all devices, a quarter of RAM if less */
 
 static bool settings_is_user(const struct gp_config *config)
 {
@@ -73,17 +74,38 @@ static int settings_default_swap_dir(const struct gp_config *config, char *buf, 
 	return 0;
 }
 
+static int settings_default_devices(const struct gp_config *config, char *buf, size_t buf_bytes,
+				    struct gp_err *err)
+{
+	const struct gp_config_value *kind =
+		gp_config_get(config, gp_config_find(config, "daemon", "device"));
+	uint32_t n = 1;
+
+	if (!kind || strcmp(kind->text, "soft") != 0)
+		n = gp_visible_count(getenv("CUDA_VISIBLE_DEVICES"), GP_VISIBLE_PROC,
+				     GP_VISIBLE_DEV);
+	/* A driver that is there need not say so in /proc (WSL): its mover will tell. */
+	n = n ? n : 1;
+	snprintf(buf, buf_bytes, "%u", n < GP_MAX_DEVICES ? n : GP_MAX_DEVICES);
+	return 0;
+}
+
 /* In whole MiB, for people to read. */
 static int settings_default_arena(const struct gp_config *config, char *buf, size_t buf_bytes,
 				  struct gp_err *err)
 {
+	const struct gp_config_value *devices =
+		gp_config_get(config, gp_config_find(config, "daemon", "devices"));
+	uint64_t bytes = SETTINGS_ARENA_BYTES, share;
 	struct sysinfo info;
-	uint64_t bytes = SETTINGS_ARENA_BYTES;
 
 	if (sysinfo(&info) < 0)
 		return gp_err_sys(err, -errno, "cannot read the size of RAM");
-	if ((uint64_t)info.totalram * info.mem_unit / 4 < bytes)
-		bytes = (uint64_t)info.totalram * info.mem_unit / 4;
+	share = (uint64_t)info.totalram * info.mem_unit / 4;
+	if (devices && strtoull(devices->text, NULL, 10))
+		share /= strtoull(devices->text, NULL, 10);
+	if (share < bytes)
+		bytes = share;
 	snprintf(buf, buf_bytes, "%" PRIu64 "M", bytes >> 20);
 	return 0;
 }
@@ -107,9 +129,12 @@ const struct gp_config_key gp_settings_keys[] = {
 	    "Kind of device. nvidia; soft, a CUDA device on the CPU that ships with gpupres; or "
 	    "auto: nvidia where there is a driver, else soft.",
 	    .choices = "auto soft nvidia", .option = "device", .metavar = "KIND"),
-	KEY("daemon", "devices", count, n_devices, "1", RESTART,
-	    "Number of devices. The first ones of the machine are served; this version serves one.",
-	    .least = 1, .most = GP_MAX_DEVICES, .option = "devices", .metavar = "N"),
+	KEY("daemon", "devices", count, n_devices, NULL, RESTART,
+	    "Number of devices. The first ones are served, each with an arena and swap file of its "
+	    "own.",
+	    .least = 1, .most = GP_MAX_DEVICES, .option = "devices", .metavar = "N",
+	    .work_out = settings_default_devices, .sample = "8",
+	    .initial_doc = "all GPUs that CUDA_VISIBLE_DEVICES shows; one software device"),
 	KEY("daemon", "runtime_dir", path, runtime_dir, NULL, RESTART, "Folder of the sockets.",
 	    .option = "runtime-dir", .metavar = "DIR", .work_out = settings_default_runtime_dir,
 	    .sample = "/run/gpupres",
@@ -134,7 +159,7 @@ const struct gp_config_key gp_settings_keys[] = {
 	KEY("memory", "arena", size, arena_bytes, NULL, RESTART,
 	    "Host memory that takes what is evicted, for each device.", .option = "arena",
 	    .metavar = "SIZE", .work_out = settings_default_arena, .sample = "16G",
-	    .initial_doc = "16G, or a quarter of RAM if that is less"),
+	    .initial_doc = "16G, or over all devices a quarter of RAM if that is less"),
 	KEY("memory", "swap_dir", path, swap_dir, NULL, RESTART,
 	    "Folder for what the arena does not hold.", .option = "swap-dir", .metavar = "DIR",
 	    .work_out = settings_default_swap_dir, .sample = "/var/lib/gpupres",

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/rm/got.h"
+#include "base/visible.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -65,13 +66,15 @@ static int driver_start(struct gp_driver *d, const struct gp_driver_options *o, 
 	r = gp_driver_check(d, d->cuInit(0), "cuInit", err);
 	if (r < 0)
 		return r;
-	/* CUDA_VISIBLE_DEVICES leaves NVIDIA's driver one GPU, which then is number 0. */
-	r = gp_driver_check(d, d->cuDeviceGet(&d->device, d->soft ? (int)o->device : 0),
-			    "cuDeviceGet", err);
+	/* This process sees one device, which then is number 0. */
+	r = gp_driver_check(d, d->cuDeviceGet(&d->device, 0), "cuDeviceGet", err);
 	if (r < 0)
 		return gp_err_prepend(err, "device %u", o->device);
 	r = gp_driver_check(d, d->cuDeviceGetName(d->name, sizeof(d->name), d->device),
 			    "cuDeviceGetName", err);
+	if (r < 0)
+		return r;
+	r = gp_driver_check(d, d->cuDeviceGetUuid_v2(&d->uuid, d->device), "cuDeviceGetUuid", err);
 	if (r < 0)
 		return r;
 	r = gp_driver_check(d, d->cuDeviceTotalMem(&total, d->device), "cuDeviceTotalMem", err);
@@ -87,13 +90,13 @@ static int driver_start(struct gp_driver *d, const struct gp_driver_options *o, 
 
 int gp_driver_open(struct gp_driver *d, const struct gp_driver_options *o, struct gp_err *err)
 {
-	char ordinal[16];
+	char visible[128];
 	int r;
 
 	memset(d, 0, sizeof(*d));
 	d->soft = o->soft;
-	snprintf(ordinal, sizeof(ordinal), "%u", o->device);
-	if (!o->soft && setenv("CUDA_VISIBLE_DEVICES", ordinal, 1) < 0)
+	gp_visible_entry(getenv("CUDA_VISIBLE_DEVICES"), o->device, visible, sizeof(visible));
+	if (!o->soft && setenv("CUDA_VISIBLE_DEVICES", visible, 1) < 0)
 		return gp_err_sys(err, -errno, "cannot set CUDA_VISIBLE_DEVICES");
 	d->library = dlopen(o->path, RTLD_NOW | RTLD_LOCAL);
 	if (!d->library)

@@ -18,6 +18,7 @@
 	X(cuGetErrorName)                                                                          \
 	X(cuDeviceGet)                                                                             \
 	X(cuDeviceGetName)                                                                         \
+	X(cuDeviceGetUuid_v2)                                                                      \
 	X(cuDeviceTotalMem)                                                                        \
 	X(cuDevicePrimaryCtxRetain)                                                                \
 	X(cuDevicePrimaryCtxRelease)                                                               \
@@ -59,6 +60,7 @@ struct gp_driver {
 	struct gp_rm_watch *watch;
 	uint64_t total_bytes;
 	char name[64];
+	CUuuid uuid;
 #define GP_DRIVER_ENTRY(name) __typeof__(&name) name;
 	GP_DRIVER_FUNCTIONS(GP_DRIVER_ENTRY)
 #undef GP_DRIVER_ENTRY
@@ -78,7 +80,8 @@ struct gp_driver_options {
 /*
  * Opens the library, initialises CUDA and makes the device's primary context current in the
  * calling thread. Takes 0.3 to 0.5 s on a card. @driver must stay where it is: the hook uses it
- * during this call. For NVIDIA's driver all other GPUs are hidden from this process.
+ * during this call. All other GPUs are hidden from this process; a software device has a folder of
+ * its own, and is number 0 in it.
  */
 gp_must_check int gp_driver_open(struct gp_driver *driver, const struct gp_driver_options *options,
 				 struct gp_err *err);

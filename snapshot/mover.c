@@ -285,6 +285,7 @@ static int mover_ready(struct gp_mover *m, struct gp_err *err)
 	msg.mover_ready.arena_bytes = m->depot.arena.bytes;
 	msg.mover_ready.swap_bytes = gp_swapfile_max_bytes(m->depot.swapfile);
 	msg.mover_ready.can_freeze = m->can_freeze;
+	memcpy(msg.mover_ready.uuid, m->driver.uuid.bytes, sizeof(msg.mover_ready.uuid));
 	gp_wire_text(msg.mover_ready.name, sizeof(msg.mover_ready.name), m->driver.name);
 	gp_outbox_reply(&m->outbox, &msg);
 	return 0;

@@ -18,10 +18,12 @@
 
 #define GP_WIRE_TEXT_BYTES	256 /* of an error; as struct gp_err */
 #define GP_WIRE_NAME_BYTES	64
+#define GP_WIRE_UUID_BYTES	16 /* as CUuuid */
 #define GP_WIRE_MAX_FDS		64 /* per message; the kernel allows 253 */
 #define GP_WIRE_MAX_CHANNELS	64 /* entries of one CHANNELS message */
 #define GP_WIRE_MAX_EXTENTS	64 /* entries of one EXTENTS message: one fd each */
 #define GP_WIRE_MAX_IDS		256
+#define GP_WIRE_NO_DEVICE	UINT32_MAX
 #define GP_WIRE_MAX_PROCS	32 /* processes of one job on one device */
 #define GP_WIRE_MAX_SUBMIT_BLOB (1u << 20)
 
@@ -133,7 +135,7 @@ struct gp_wire_job {
 	int32_t priority;
 	uint32_t uid, pid; /* pid of the command; 0 = not started */
 	int32_t exit_code; /* 0..255, or 128 + signal, as a shell gives it; -1 = not ended */
-	uint32_t device;
+	uint32_t device;   /* ordinal; GP_WIRE_NO_DEVICE while queued */
 	uint32_t n_preemptions;
 	uint32_t held; /* preempted by hand: stays so until resumed by hand */
 	uint64_t mem_bytes, device_bytes, saved_bytes, resident_bytes;
@@ -169,9 +171,10 @@ struct gp_wire_signal {
 };
 
 struct gp_wire_attach {
-	uint32_t device; /* ordinal the process uses */
+	uint32_t device; /* ordinal the process uses, by its own count */
 	uint32_t pid;	 /* in the process's own pid namespace, for messages only */
 	uint64_t total_bytes;
+	uint8_t uuid[GP_WIRE_UUID_BYTES]; /* of the device; all 0 = unknown */
 };
 
 struct gp_wire_link {
@@ -249,6 +252,7 @@ struct gp_wire_resync {
 	uint32_t n_extents, n_released, n_unfilled;
 	uint32_t reserved;
 	uint64_t movable_bytes, released_bytes, resident_bytes;
+	uint8_t uuid[GP_WIRE_UUID_BYTES]; /* as in ATTACH; of one that is attached */
 };
 
 struct gp_wire_ledger {
@@ -264,6 +268,7 @@ struct gp_wire_mover_ready {
 	uint64_t arena_bytes, swap_bytes;
 	uint32_t can_freeze;
 	uint32_t reserved;
+	uint8_t uuid[GP_WIRE_UUID_BYTES]; /* all 0 = unknown */
 	char name[GP_WIRE_NAME_BYTES];
 };
 

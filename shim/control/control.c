@@ -235,12 +235,16 @@ static bool control_send_attach(struct gp_control *c)
 	CUdevice device = atomic_load(&c->device);
 	size_t total_bytes = 0;
 	struct gp_wire_msg m;
+	CUuuid uuid = { 0 };
 
 	(void)GP_DRIVER(cuDeviceTotalMem_v2)(&total_bytes, device);
+	(void)GP_DRIVER(cuDeviceGetUuid_v2)(&uuid, device);
 	gp_wire_init(&m, GP_WIRE_ATTACH);
 	m.attach.device = (uint32_t)device;
 	m.attach.pid = (uint32_t)getpid();
 	m.attach.total_bytes = total_bytes;
+	memcpy(c->uuid, uuid.bytes, sizeof(c->uuid));
+	memcpy(m.attach.uuid, c->uuid, sizeof(m.attach.uuid));
 	pthread_mutex_lock(&c->lock);
 	c->attach_cookie = m.header.cookie = ++c->next_cookie;
 	pthread_mutex_unlock(&c->lock);
@@ -359,6 +363,7 @@ bool gp_control_send_resync(struct gp_control *c, const struct gp_wire_msg *requ
 		.released_bytes = s.released_bytes,
 		.resident_bytes = gp_resident_bytes(&gp_shim.resident),
 	};
+	memcpy(m.resync.uuid, c->uuid, sizeof(m.resync.uuid));
 	return gp_control_send(c, &m);
 }
 

@@ -62,6 +62,7 @@ struct gp_control {
 	uint64_t job, epoch;
 	uint32_t proc;
 	uint32_t attach_cookie;
+	uint8_t uuid[GP_WIRE_UUID_BYTES]; /* of the device, told with ATTACH */
 	bool locked;
 	bool export_pending;
 	bool memory_pending, channels_pending;

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char device_name[] = "gpupres software device";
 static const char device_pci[] = "0000:00:1f.0";
@@ -62,13 +63,24 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
 	return r;
 }
 
+/* A device is its folder, whatever path leads there. */
 CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
 	CUresult r = device_enter(dev, uuid);
+	uint64_t inode;
+	uint32_t device;
+	struct stat st;
 
-	if (!r)
-		memcpy(uuid->bytes, "gpupres-soft-dev", sizeof(uuid->bytes));
-	return r;
+	if (r)
+		return r;
+	if (fstat(gp_driver_state()->dir_fd, &st) < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	inode = st.st_ino;
+	device = (uint32_t)st.st_dev;
+	memcpy(uuid->bytes, "soft", 4);
+	memcpy(uuid->bytes + 4, &device, sizeof(device));
+	memcpy(uuid->bytes + 8, &inode, sizeof(inode));
+	return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)

@@ -108,7 +108,31 @@ def test_kill_of_the_supervisor():
             supervisor = int(f.read().rsplit(")", 1)[1].split()[1])
         os.kill(supervisor, signal.SIGKILL)
         d.wait_state(ident, "failed")
-        os.kill(pid, signal.SIGKILL)
+        check(not alive(pid), "pid %d lives" % pid)
+
+
+def kill_of_the_supervisor_in(state):
+    """What is left of the job is ended as well, frozen or without its memory as it may be."""
+    with Daemon() as d:
+        d.note_free()
+        ident = d.submit("sh", "-c", "%s/fill --mb 128 --rounds 100000 & sleep 1000"
+                         % harness.PROGRAMS)
+        d.wait_memory(ident, 128 * harness.MIB)
+        wait_until(lambda: "running" in d.logs(ident), "the long kernel")
+        d.ctl("preempt", "--to", state, str(ident))
+        pid = d.job(ident)["pid"]
+        with open("/proc/%d/stat" % pid) as f:
+            os.kill(int(f.read().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
+        job = ended(d, ident, "failed")
+        check(job["cause"] == "its supervisor is gone", job["cause"])
+
+
+def test_kill_of_the_supervisor_when_frozen():
+    kill_of_the_supervisor_in("frozen")
+
+
+def test_kill_of_the_supervisor_when_swapped():
+    kill_of_the_supervisor_in("swapped")
 
 
 def long_kernel(daemon):

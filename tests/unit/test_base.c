@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base/: errors, log, sizes, lists, cleanup attributes, time. */
+/* base/: errors, log, sizes, lists, cleanup attributes, time, visible GPUs. */
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "base/time.h"
+#include "base/visible.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/unit/check.h"
@@ -317,6 +321,60 @@ static void test_duration_parse_when_invalid_then_refused(void)
 	CHECK_EQ(ns, 99);
 }
 
+static void visible_make_gpu(const char *dir, const char *name, const char *minor, bool with_node)
+{
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	CHECK_EQ(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/%s/information", dir, name);
+	file = fopen(path, "w");
+	CHECK(file);
+	fprintf(file, "Model: \t\t NVIDIA H200\nDevice Minor: \t %s\n", minor);
+	fclose(file);
+	snprintf(path, sizeof(path), "%s/nvidia%s", dir, minor);
+	file = with_node ? fopen(path, "w") : NULL;
+	if (file)
+		fclose(file);
+}
+
+static void test_visible_count_when_listed_or_not_then_what_can_be_used(void)
+{
+	char dir[] = "/tmp/gp-test-visible-XXXXXX", command[128];
+
+	CHECK(mkdtemp(dir));
+	CHECK_EQ(gp_visible_count(NULL, dir, dir), 0);
+	/* Where nobody knows how many there are the list is believed. */
+	CHECK_EQ(gp_visible_count("0,7", dir, dir), 2);
+	visible_make_gpu(dir, "0000:01:00.0", "0", true);
+	visible_make_gpu(dir, "0000:02:00.0", "1", false);
+	visible_make_gpu(dir, "0000:03:00.0", "2", true);
+	CHECK_EQ(gp_visible_count(NULL, dir, dir), 2);
+	CHECK_EQ(gp_visible_count("", dir, dir), 0);
+	CHECK_EQ(gp_visible_count("-1", dir, dir), 0);
+	CHECK_EQ(gp_visible_count("1", dir, dir), 1);
+	CHECK_EQ(gp_visible_count("1,0", dir, dir), 2);
+	CHECK_EQ(gp_visible_count("0,9,1", dir, dir), 1);
+	CHECK_EQ(gp_visible_count("GPU-5c1f7d4e, GPU-0a3b", dir, dir), 2);
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	CHECK_EQ(system(command), 0);
+}
+
+static void test_visible_entry_when_listed_or_not_then_what_the_driver_calls_it(void)
+{
+	char buf[32];
+
+	gp_visible_entry(NULL, 3, buf, sizeof(buf));
+	CHECK_STR(buf, "3");
+	gp_visible_entry("2,GPU-5c1f, 0", 0, buf, sizeof(buf));
+	CHECK_STR(buf, "2");
+	gp_visible_entry("2,GPU-5c1f, 0", 1, buf, sizeof(buf));
+	CHECK_STR(buf, "GPU-5c1f");
+	gp_visible_entry("2,GPU-5c1f, 0", 2, buf, sizeof(buf));
+	CHECK_STR(buf, "0");
+}
+
 int main(void)
 {
 	test_err_set_when_formatted_then_code_and_text_are_kept();
@@ -336,5 +394,7 @@ int main(void)
 	test_duration_parse_when_valid_then_ns();
 	test_duration_parse_when_invalid_then_refused();
 	test_time_when_read_twice_then_not_backwards();
+	test_visible_count_when_listed_or_not_then_what_can_be_used();
+	test_visible_entry_when_listed_or_not_then_what_the_driver_calls_it();
 	return 0;
 }
