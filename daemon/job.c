@@ -64,6 +64,7 @@ void gp_job_free_request(struct gp_request *q)
 {
 	gp_list_del(&q->node);
 	gp_list_del(&q->peer_node);
+	q->peer->n_requests--;
 	free(q);
 }
 
@@ -302,6 +303,7 @@ void gp_job_add_request(struct gp_job *job, struct gp_peer *peer, const struct g
 		return;
 	}
 	q->peer = peer;
+	peer->n_requests++;
 	memcpy(&q->msg, msg, msg->header.size);
 	gp_list_init(&q->node);
 	gp_list_add_tail(&job->requests, &q->node);

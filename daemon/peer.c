@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
@@ -41,6 +43,17 @@ static void peer_fail(struct gp_peer *peer, const char *why)
 	gp_loop_set_events(&peer->daemon->loop, &peer->source, EPOLLIN);
 }
 
+/*
+ * A client that does not read its answers is not asked for more: what it sends then waits with it,
+ * not here. Others answer us, and must be heard.
+ */
+static uint32_t peer_events(const struct gp_peer *peer)
+{
+	if (!peer->n_queued)
+		return EPOLLIN;
+	return peer->role == GP_ROLE_CLI ? EPOLLOUT : EPOLLIN | EPOLLOUT;
+}
+
 static void peer_enqueue(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
 			 size_t n_fds)
 {
@@ -66,8 +79,8 @@ static void peer_enqueue(struct gp_peer *peer, const struct gp_wire_msg *msg, co
 		}
 	}
 	gp_list_add_tail(&peer->queue, &q->node);
-	peer->n_queued++;
-	gp_loop_set_events(&peer->daemon->loop, &peer->source, EPOLLIN | EPOLLOUT);
+	if (++peer->n_queued == 1)
+		gp_loop_set_events(&peer->daemon->loop, &peer->source, peer_events(peer));
 }
 
 void gp_peer_send(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds, size_t n_fds)
@@ -88,6 +101,14 @@ void gp_peer_send(struct gp_peer *peer, const struct gp_wire_msg *msg, const int
 		peer_fail(peer, err.msg);
 }
 
+bool gp_peer_has_unread(const struct gp_peer *peer)
+{
+	int bytes = 0;
+
+	/* unix(7): what was sent over this socket and is still in the other's queue. */
+	return peer->n_queued || (ioctl(peer->source.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0);
+}
+
 static void peer_flush(struct gp_peer *peer)
 {
 	struct gp_err err;
@@ -104,7 +125,7 @@ static void peer_flush(struct gp_peer *peer)
 		peer_queued_free(q);
 		peer->n_queued--;
 	}
-	gp_loop_set_events(&peer->daemon->loop, &peer->source, EPOLLIN);
+	gp_loop_set_events(&peer->daemon->loop, &peer->source, peer_events(peer));
 	if (peer->listing)
 		gp_request_list_more(peer);
 }
