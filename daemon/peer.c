@@ -18,6 +18,9 @@
 
 #include "base/log.h"
 
+/* Messages that wait for a mover, from when on its shims wait, too. */
+#define PEER_MOVER_BUSY 64
+
 struct peer_queued {
 	struct gp_list node;
 	struct gp_wire_msg msg;
@@ -109,6 +112,27 @@ bool gp_peer_has_unread(const struct gp_peer *peer)
 	return peer->n_queued || (ioctl(peer->source.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0);
 }
 
+/*
+ * What a shim says may be for its mover. A mover that is busy must not be taken for one that does
+ * not read because of shims that say too much.
+ */
+static bool peer_must_wait(const struct gp_peer *peer)
+{
+	const struct gp_device *d = peer->role == GP_ROLE_SHIM ? peer->proc->job->device : NULL;
+
+	return d && d->mover && d->mover->n_queued > PEER_MOVER_BUSY;
+}
+
+static void peer_resume_shims(struct gp_daemon *daemon)
+{
+	gp_list_for_each(peer, &daemon->peers, struct gp_peer, node) {
+		if (!peer->paused)
+			continue;
+		peer->paused = false;
+		gp_loop_set_events(&daemon->loop, &peer->source, peer_events(peer));
+	}
+}
+
 static void peer_flush(struct gp_peer *peer)
 {
 	struct gp_err err;
@@ -128,6 +152,8 @@ static void peer_flush(struct gp_peer *peer)
 	gp_loop_set_events(&peer->daemon->loop, &peer->source, peer_events(peer));
 	if (peer->listing)
 		gp_request_list_more(peer);
+	if (peer->role == GP_ROLE_MOVER)
+		peer_resume_shims(peer->daemon);
 }
 
 void gp_peer_send_ok(struct gp_peer *peer, const struct gp_wire_msg *request)
@@ -274,6 +300,12 @@ static void peer_dispatch(struct gp_source *source, uint32_t events)
 		peer_flush(peer);
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		return;
+	/* Of one that is gone there is only so much left, and nobody can be asked to wait. */
+	if (!(events & (EPOLLHUP | EPOLLERR)) && peer_must_wait(peer)) {
+		peer->paused = true;
+		gp_loop_set_events(&peer->daemon->loop, source, peer->n_queued ? EPOLLOUT : 0);
+		return;
+	}
 	r = gp_wire_recv(peer->source.fd, &msg, fds, GP_WIRE_MAX_FDS, &n_fds, 0, &err);
 	if (r == -ETIMEDOUT)
 		return;
@@ -335,6 +367,8 @@ void gp_peer_close(struct gp_peer *peer, const char *why)
 		gp_job_supervisor_closed(peer->job);
 	else if (peer->role == GP_ROLE_MOVER && peer->device)
 		gp_device_mover_gone(peer->device);
+	if (peer->role == GP_ROLE_MOVER)
+		peer_resume_shims(peer->daemon);
 }
 
 static void peer_free(struct gp_peer *peer)

@@ -27,6 +27,7 @@ struct gp_peer {
 	size_t n_requests;
 	uint32_t role; /* 0 before the hello */
 	bool on_shim_socket, closed;
+	bool paused;		  /* a shim that waits for its mover: see peer_must_wait */
 	bool failed;		  /* takes no more messages; closed once what it sent is read */
 	struct gp_wire_msg hello; /* kept while the welcome waits for the devices */
 	bool welcome_pending;
