@@ -21,6 +21,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/pidfd.h>
 
 static void job_supervisor_timeout(struct gp_timer *timer);
 
@@ -347,6 +348,13 @@ void gp_job_signal(struct gp_job *job, int signo)
 			if (kill(proc->pid, signo) < 0 && errno != ESRCH)
 				gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
 				       job->id, proc->pid, strerror(errno));
+		}
+		/* One that hung up goes on without us, and is still what the job is. */
+		gp_list_for_each(lost, &job->lost, struct gp_lost, node) {
+			if (lost->runs && lost->source.fd >= 0 &&
+			    pidfd_send_signal(lost->source.fd, signo, NULL, 0) < 0)
+				gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
+				       job->id, lost->pid, strerror(errno));
 		}
 		return;
 	}

@@ -12,8 +12,11 @@ import resource
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
+import types
 
 import harness
 from fake_daemon import BODIES, HEADER, TYPES
@@ -339,35 +342,71 @@ def channels_message(total, first, n):
     return shim_message("CHANNELS", "=QIIII1024s", 1, total, first, n, 1, bytes(1024))
 
 
+EVERYTHING = 2**64 - 1
+
+
+def lie(d):
+    """What shims say to have everything, of a process that never made a context."""
+    liars = [dial(d, SHIM) for _ in range(4)]
+    for s in liars:
+        flood(s, shim_message("ATTACH", "=IIQ", 0, 1, EVERYTHING), 10)
+        flood(s, shim_message("MEMORY", "=QQII", EVERYTHING, EVERYTHING, 2**32 - 1, 0), 10)
+        flood(s, shim_message("RELEASED", "=QII", EVERYTHING, 2**32 - 1, 0), 100)
+        flood(s, shim_message("LOCKED", "=QQII", 1, EVERYTHING, 2**32 - 1, 0), 100)
+    print("lying", flush=True)
+    while True:
+        for s in liars:
+            flood(s, channels_message(2**32 - 1, 0, 64), 200)
+            flood(s, channels_message(1, 0, 1), 200)
+            flood(s, shim_message("NEED", "=Q", EVERYTHING), 200)
+            flood(s, shim_message("NEED", "=Q", MIB), 200)
+        time.sleep(0.01)
+
+
+def hang_up(d):
+    """A shim that goes away without its process."""
+    dial(d, SHIM).close()
+    print("hung up", flush=True)
+    signal.pause()
+
+
+@contextlib.contextmanager
+def process(d, what):
+    """Another process with a shim: the daemon may kill it."""
+    with subprocess.Popen([sys.executable, __file__, what, d.dir], stdout=subprocess.PIPE) as p:
+        try:
+            check(p.stdout.readline(), "it ended at once")
+            yield p
+        finally:
+            p.kill()
+
+
 def test_shims_that_lie_or_flood_do_not_hurt_other_jobs():
     with witnessed() as d:
         victim = d.program("fill", "--mb", "64", "--rounds", "100000")
         d.wait_memory(victim, 64 * MIB)
-        liars = [dial(d, SHIM) for _ in range(4)]
-        everything = 2**64 - 1
-        for s in liars:
-            flood(s, shim_message("ATTACH", "=IIQ", 0, 1, everything), 10)
-            flood(s, shim_message("MEMORY", "=QQII", everything, everything, 2**32 - 1, 0), 10)
-            flood(s, shim_message("RELEASED", "=QII", everything, 2**32 - 1, 0), 100)
-            flood(s, shim_message("LOCKED", "=QQII", 1, everything, 2**32 - 1, 0), 100)
-        for s in liars:
-            flood(s, channels_message(2**32 - 1, 0, 64), 5000)
-            flood(s, shim_message("NEED", "=Q", everything), 5000)
-            flood(s, shim_message("NEED", "=Q", MIB), 5000)
-        for _ in range(3):
-            d.ctl("preempt", str(victim))
-            check(d.job(victim)["state"] == "swapped", "%s" % d.job(victim))
-            d.ctl("resume", str(victim))
-            check(d.job(victim)["state"] == "running", "%s" % d.job(victim))
-            for s in liars:
-                flood(s, channels_message(1, 0, 1), 2000)
-        for s in liars:
-            s.close()
+        with process(d, "lie"):
+            for _ in range(3):
+                d.ctl("preempt", str(victim))
+                check(d.job(victim)["state"] == "swapped", "%s" % d.job(victim))
+                d.ctl("resume", str(victim))
+                check(d.job(victim)["state"] == "running", "%s" % d.job(victim))
         check(d.log().count("event=mover_ended") == 0, "the mover did not survive it")
         d.ctl("cancel", str(victim))
-        check(d.process.poll() is None and harness.BUILD, "the daemon ended")
+
+
+def test_program_that_hung_up_can_be_cancelled():
+    with witnessed() as d:
+        with process(d, "hang_up") as p:
+            ident = max(job["id"] for job in d.jobs())
+            check(d.job(ident)["pid"] == p.pid, "%s" % d.job(ident))
+            d.ctl("cancel", str(ident))
+            check(d.job(ident)["state"] == "cancelled", "%s" % d.job(ident))
+            p.wait(ANSWER_SECONDS)
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    if sys.argv[1:2] and sys.argv[1] in ("lie", "hang_up"):
+        globals()[sys.argv[1]](types.SimpleNamespace(dir=sys.argv[2]))
     harness.main()

@@ -30,6 +30,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/eventfd.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -116,6 +117,12 @@ int kill(pid_t pid, int signo)
 		if (f.movers[i].end_fd >= 0 && (signo == SIGTERM || percent(50)))
 			FUZZ_CHECK(write(f.movers[i].end_fd, &one, sizeof(one)) == sizeof(one));
 	}
+	return 0;
+}
+
+int pidfd_send_signal(int pidfd, int signo, siginfo_t *info, unsigned int flags)
+{
+	FUZZ_CHECK(pidfd >= 0);
 	return 0;
 }
 
