@@ -284,11 +284,28 @@ static int daemon_soft_root(struct gp_daemon *daemon, struct gp_err *err)
 	return daemon_folder(daemon->soft_root, err);
 }
 
+/*
+ * Each connection is a descriptor, and so is each that is under way to somebody. The soft limit is
+ * for programs that use select(), which we do not.
+ */
+static void daemon_raise_files(struct gp_daemon *daemon)
+{
+	struct rlimit all;
+
+	if (getrlimit(RLIMIT_NOFILE, &daemon->files) < 0)
+		return;
+	all = (struct rlimit){ daemon->files.rlim_max, daemon->files.rlim_max };
+	if (setrlimit(RLIMIT_NOFILE, &all) < 0)
+		gp_log(GP_LOG_WARN, "limit", "files=%llu error=\"%s\"",
+		       (unsigned long long)all.rlim_max, strerror(errno));
+}
+
 static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 {
 	const struct gp_options *o = &daemon->options;
 	int r;
 
+	daemon_raise_files(daemon);
 	r = gp_activation_init(&daemon->activation, err);
 	if (r == 0)
 		r = gp_notify_init(&daemon->notify, &daemon->loop, daemon_describe, err);

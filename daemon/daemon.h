@@ -15,6 +15,7 @@
 
 #include <limits.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 struct gp_settings;
@@ -53,7 +54,8 @@ struct gp_daemon {
 	char driver[PATH_MAX];	      /* the libcuda.so.1 that shims and movers open */
 	char soft_root[PATH_MAX]; /* folder of the software devices' folders; empty if just one */
 	char boot_id[40];
-	int lock_fd; /* held as long as this daemon serves its runtime folder */
+	struct rlimit files; /* as we were started with: jobs get it back */
+	int lock_fd;	     /* held as long as this daemon serves its runtime folder */
 	uid_t uid;
 
 	struct gp_activation activation; /* what the service manager passed, until it is taken */

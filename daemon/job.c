@@ -22,6 +22,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/pidfd.h>
 
 #define JOB_KILL_AGAIN_NS (100 * GP_NS_PER_MS)
 
@@ -68,6 +69,7 @@ void gp_job_free_request(struct gp_request *q)
 {
 	gp_list_del(&q->node);
 	gp_list_del(&q->peer_node);
+	q->peer->n_requests--;
 	free(q);
 }
 
@@ -306,6 +308,7 @@ void gp_job_add_request(struct gp_job *job, struct gp_peer *peer, const struct g
 		return;
 	}
 	q->peer = peer;
+	peer->n_requests++;
 	memcpy(&q->msg, msg, msg->header.size);
 	gp_list_init(&q->node);
 	gp_list_add_tail(&job->requests, &q->node);
@@ -346,6 +349,13 @@ static void job_signal_procs(struct gp_job *job, int signo)
 		if (kill(proc->pid, signo) < 0 && errno != ESRCH)
 			gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
 			       job->id, proc->pid, strerror(errno));
+	}
+	/* One that hung up goes on without us, and is still what the job is. */
+	gp_list_for_each(lost, &job->lost, struct gp_lost, node) {
+		if (lost->runs && lost->source.fd >= 0 &&
+		    pidfd_send_signal(lost->source.fd, signo, NULL, 0) < 0)
+			gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
+			       job->id, lost->pid, strerror(errno));
 	}
 }
 

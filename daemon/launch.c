@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/launch.h"
 
+#include "base/log.h"
 #include "base/visible.h"
 
 #include <assert.h>
@@ -242,7 +243,13 @@ int gp_launch_supervisor(struct gp_job *job, pid_t *ret_pid, int *ret_pidfd, str
 		s = launch_next(s);
 	argv[10] = (char *)(uintptr_t)s; /* the working directory is the last string */
 	r = launch_environment(job, first_env, &env, err);
-	return r < 0 ? r : gp_launch(argv, env.vars, NULL, 0, ret_pid, ret_pidfd, err);
+	if (r == 0)
+		r = gp_launch(argv, env.vars, NULL, 0, ret_pid, ret_pidfd, err);
+	/* In time for the job, which the supervisor starts when we have welcomed it. */
+	if (r == 0 && prlimit(*ret_pid, RLIMIT_NOFILE, &job->daemon->files, NULL) < 0)
+		gp_log(GP_LOG_WARN, "limit", "job=%" PRIu64 " error=\"%s\"", job->id,
+		       strerror(errno));
+	return r;
 }
 
 /* Our own environment, with @variable (none if empty) in the place of what it replaces. */

@@ -9,12 +9,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
+
+/* Messages that wait for a mover, from when on its shims wait, too. */
+#define PEER_MOVER_BUSY 64
 
 struct peer_queued {
 	struct gp_list node;
@@ -39,6 +44,17 @@ static void peer_fail(struct gp_peer *peer, const char *why)
 	       why);
 	shutdown(peer->source.fd, SHUT_RDWR);
 	gp_loop_set_events(&peer->daemon->loop, &peer->source, EPOLLIN);
+}
+
+/*
+ * A client that does not read its answers is not asked for more: what it sends then waits with it,
+ * not here. Others answer us, and must be heard.
+ */
+static uint32_t peer_events(const struct gp_peer *peer)
+{
+	if (!peer->n_queued)
+		return EPOLLIN;
+	return peer->role == GP_ROLE_CLI ? EPOLLOUT : EPOLLIN | EPOLLOUT;
 }
 
 static void peer_enqueue(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
@@ -66,8 +82,8 @@ static void peer_enqueue(struct gp_peer *peer, const struct gp_wire_msg *msg, co
 		}
 	}
 	gp_list_add_tail(&peer->queue, &q->node);
-	peer->n_queued++;
-	gp_loop_set_events(&peer->daemon->loop, &peer->source, EPOLLIN | EPOLLOUT);
+	if (++peer->n_queued == 1)
+		gp_loop_set_events(&peer->daemon->loop, &peer->source, peer_events(peer));
 }
 
 void gp_peer_send(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds, size_t n_fds)
@@ -88,6 +104,35 @@ void gp_peer_send(struct gp_peer *peer, const struct gp_wire_msg *msg, const int
 		peer_fail(peer, err.msg);
 }
 
+bool gp_peer_has_unread(const struct gp_peer *peer)
+{
+	int bytes = 0;
+
+	/* unix(7): what was sent over this socket and is still in the other's queue. */
+	return peer->n_queued || (ioctl(peer->source.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0);
+}
+
+/*
+ * What a shim says may be for its mover. A mover that is busy must not be taken for one that does
+ * not read because of shims that say too much.
+ */
+static bool peer_must_wait(const struct gp_peer *peer)
+{
+	const struct gp_device *d = peer->role == GP_ROLE_SHIM ? peer->proc->job->device : NULL;
+
+	return d && d->mover && d->mover->n_queued > PEER_MOVER_BUSY;
+}
+
+static void peer_resume_shims(struct gp_daemon *daemon)
+{
+	gp_list_for_each(peer, &daemon->peers, struct gp_peer, node) {
+		if (!peer->paused)
+			continue;
+		peer->paused = false;
+		gp_loop_set_events(&daemon->loop, &peer->source, peer_events(peer));
+	}
+}
+
 static void peer_flush(struct gp_peer *peer)
 {
 	struct gp_err err;
@@ -104,9 +149,11 @@ static void peer_flush(struct gp_peer *peer)
 		peer_queued_free(q);
 		peer->n_queued--;
 	}
-	gp_loop_set_events(&peer->daemon->loop, &peer->source, EPOLLIN);
+	gp_loop_set_events(&peer->daemon->loop, &peer->source, peer_events(peer));
 	if (peer->listing)
 		gp_request_list_more(peer);
+	if (peer->role == GP_ROLE_MOVER)
+		peer_resume_shims(peer->daemon);
 }
 
 void gp_peer_send_ok(struct gp_peer *peer, const struct gp_wire_msg *request)
@@ -253,6 +300,12 @@ static void peer_dispatch(struct gp_source *source, uint32_t events)
 		peer_flush(peer);
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		return;
+	/* Of one that is gone there is only so much left, and nobody can be asked to wait. */
+	if (!(events & (EPOLLHUP | EPOLLERR)) && peer_must_wait(peer)) {
+		peer->paused = true;
+		gp_loop_set_events(&peer->daemon->loop, source, peer->n_queued ? EPOLLOUT : 0);
+		return;
+	}
 	r = gp_wire_recv(peer->source.fd, &msg, fds, GP_WIRE_MAX_FDS, &n_fds, 0, &err);
 	if (r == -ETIMEDOUT)
 		return;
@@ -314,6 +367,8 @@ void gp_peer_close(struct gp_peer *peer, const char *why)
 		gp_job_supervisor_closed(peer->job);
 	else if (peer->role == GP_ROLE_MOVER && peer->device)
 		gp_device_mover_gone(peer->device);
+	if (peer->role == GP_ROLE_MOVER)
+		peer_resume_shims(peer->daemon);
 }
 
 static void peer_free(struct gp_peer *peer)

@@ -3,8 +3,9 @@
 #define GP_DAEMON_PEER_H
 /*
  * One connection. Identity comes from SO_PEERCRED, the role from the hello, and what it may send
- * from the role. Sending never blocks: what the socket does not take is queued, and a peer
- * that lets its queue grow over GP_PEER_MAX_QUEUED messages is dropped.
+ * from the role. Sending never blocks: what the socket does not take is queued. As long as a
+ * client's queue is not empty its requests are not read; a peer that lets its queue grow over
+ * GP_PEER_MAX_QUEUED messages all the same is dropped.
  *
  * Sending never ends the connection either: whoever sends may be walking a list that the end of a
  * peer changes, and what a peer said before it went must still be heard. A peer that cannot be sent
@@ -13,7 +14,8 @@
 #include "base/wire/wire.h"
 #include "daemon/daemon.h"
 
-#define GP_PEER_MAX_QUEUED 1024
+#define GP_PEER_MAX_QUEUED   1024
+#define GP_PEER_MAX_REQUESTS 64 /* that wait for a job to get somewhere */
 
 struct gp_peer {
 	struct gp_source source;
@@ -22,8 +24,10 @@ struct gp_peer {
 	struct gp_list queue; /* messages the socket did not take */
 	size_t n_queued;
 	struct gp_list requests; /* struct gp_request: what it waits for */
-	uint32_t role;		 /* 0 before the hello */
+	size_t n_requests;
+	uint32_t role; /* 0 before the hello */
 	bool on_shim_socket, closed;
+	bool paused;		  /* a shim that waits for its mover: see peer_must_wait */
 	bool failed;		  /* takes no more messages; closed once what it sent is read */
 	struct gp_wire_msg hello; /* kept while the welcome waits for the devices */
 	bool welcome_pending;
@@ -53,6 +57,8 @@ void gp_peer_welcome_pending(struct gp_daemon *daemon);
 /* Queues if needed; never closes the peer. @fds are borrowed. */
 void gp_peer_send(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
 		  size_t n_fds);
+/* Whether there is something that it was sent and has not read. */
+bool gp_peer_has_unread(const struct gp_peer *peer);
 /* Answers @request with OK, or with ERROR and the text. */
 void gp_peer_send_ok(struct gp_peer *peer, const struct gp_wire_msg *request);
 void gp_peer_send_error(struct gp_peer *peer, const struct gp_wire_msg *request, int code,

@@ -288,6 +288,7 @@ void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 void gp_proc_gone(struct gp_proc *proc)
 {
 	struct gp_job *job = proc->job;
+	struct gp_lost *lost;
 
 	gp_log(GP_LOG_INFO, "process_gone", "job=%" PRIu64 " proc=%u pid=%d", job->id, proc->id,
 	       proc->pid);
@@ -298,6 +299,9 @@ void gp_proc_gone(struct gp_proc *proc)
 	proc->peer->proc = NULL;
 	/* Its memory may be away: what is saved of it goes only when the process has ended. */
 	gp_recover_expect(job, proc->id, proc->pid);
+	lost = gp_recover_find(job, proc->id);
+	if (lost)
+		lost->runs = !proc->frozen && !proc->away && !proc->locked;
 	free(proc);
 	if (job->recovering)
 		gp_recover_advance(job);

@@ -8,6 +8,9 @@
  */
 #include "daemon/job.h"
 
+/* One a thread, and hardly any program allocates in so many. */
+#define GP_PROC_MAX_NEEDS 256
+
 enum gp_proc_step {
 	GP_STEP_IDLE,
 	GP_STEP_LOCKING,
@@ -42,6 +45,7 @@ struct gp_proc {
 	/* An allocation was told to try again: its bytes are its own until it has them, or does
 	 * not. */
 	uint64_t granted_bytes, granted_from_bytes, granted_until_ns;
+	uint32_t n_needs;  /* allocations of it that wait: at most GP_PROC_MAX_NEEDS */
 	uint32_t n_grants; /* of these bytes, one after the other, that were of no use */
 
 	/* daemon/recover.c: what it said of itself, and whether it owes that. */

@@ -21,6 +21,7 @@ struct gp_lost {
 	uint32_t proc;
 	pid_t pid;		 /* 0 = not known */
 	struct gp_source source; /* pidfd; -1 = none */
+	bool runs;		 /* was not stopped when its connection ended: may be signalled */
 	bool ended;
 };
 

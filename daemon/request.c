@@ -182,6 +182,15 @@ static void request_logs(struct gp_peer *peer, const struct gp_wire_msg *msg, st
 	struct gp_wire_msg reply;
 	char path[PATH_MAX];
 
+	/*
+	 * A user may have only so many descriptors under way, and those that nobody takes would
+	 * be ours: one a connection, and there are never more than we may have open.
+	 */
+	if (gp_peer_has_unread(peer)) {
+		gp_peer_send_error(peer, msg, -EBUSY,
+				   "a log is sent only once all earlier answers have been read");
+		return;
+	}
 	gp_job_path(job, "log", path, sizeof(path));
 	/* Who follows a job asks before the supervisor has opened its log: both must find one file.
 	 */
@@ -264,6 +273,13 @@ static void request_cancel(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 	gp_preempt_cancel(job);
 }
 
+/* Those that may be answered only when the job has got somewhere. */
+static bool request_waits(uint32_t type)
+{
+	return type == GP_WIRE_PREEMPT || type == GP_WIRE_RESUME || type == GP_WIRE_CANCEL ||
+	       type == GP_WIRE_WAIT;
+}
+
 static void request_of_job(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
 {
 	bool moves = msg->header.type == GP_WIRE_PREEMPT || msg->header.type == GP_WIRE_RESUME;
@@ -335,6 +351,12 @@ void gp_request_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int 
 		return;
 	default:
 		break;
+	}
+	if (request_waits(msg->header.type) && peer->n_requests >= GP_PEER_MAX_REQUESTS) {
+		gp_peer_send_error(peer, msg, -EBUSY,
+				   "%d requests of this connection wait already: use one more",
+				   GP_PEER_MAX_REQUESTS);
+		return;
 	}
 	job = gp_job_find(peer->daemon, msg->header.job);
 	if (!job) {

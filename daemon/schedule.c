@@ -187,6 +187,7 @@ static void schedule_answer_need(struct gp_need *need, int code)
 				   gp_size_format(need->msg.need.bytes, text, sizeof(text)));
 	else
 		schedule_grant(need);
+	need->proc->n_needs--;
 	gp_list_del(&need->node);
 	free(need);
 }
@@ -400,15 +401,21 @@ void gp_schedule_decide(struct gp_device *d)
 void gp_schedule_add_need(struct gp_proc *proc, const struct gp_wire_msg *msg)
 {
 	struct gp_device *d = proc->job->device;
-	struct gp_need *need = calloc(1, sizeof(*need));
+	struct gp_need *need = NULL;
 	uint64_t now_ns = gp_now_ns();
 	char a[32], b[32];
 
 	if (proc->foreign) {
 		gp_peer_send_error(proc->peer, msg, -ENODEV, "its device is not served");
-		free(need);
 		return;
 	}
+	if (proc->n_needs >= GP_PROC_MAX_NEEDS) {
+		gp_peer_send_error(proc->peer, msg, -EBUSY,
+				   "%d allocations of this process wait already",
+				   GP_PROC_MAX_NEEDS);
+		return;
+	}
+	need = calloc(1, sizeof(*need));
 	if (!need || msg->need.bytes > d->meminfo.total_bytes) {
 		gp_peer_send_error(proc->peer, msg, -ENOMEM,
 				   "an allocation of %s on a device of %s",
@@ -428,6 +435,7 @@ void gp_schedule_add_need(struct gp_proc *proc, const struct gp_wire_msg *msg)
 	}
 	proc->granted_until_ns = 0; /* what it was granted before did not do */
 	need->proc = proc;
+	proc->n_needs++;
 	need->msg = *msg;
 	need->since_ns = now_ns;
 	gp_list_init(&need->node);

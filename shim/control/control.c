@@ -712,9 +712,9 @@ void gp_control_stop(struct gp_control *c)
 
 	do {
 		gp_gate_pass(&gp_shim.gate);
-		clock_gettime(CLOCK_REALTIME, &deadline);
+		clock_gettime(CLOCK_MONOTONIC, &deadline);
 		deadline.tv_sec += CONTROL_STOP_TIMEOUT_S;
-		if (pthread_mutex_timedlock(&c->serving, &deadline))
+		if (pthread_mutex_clocklock(&c->serving, CLOCK_MONOTONIC, &deadline))
 			return;
 		locked = c->locked; /* again, in between */
 		c->stopped = !locked;
