@@ -6,9 +6,12 @@
 #include "base/size.h"
 #include "base/time.h"
 #include "base/wire/wire.h"
+#include "daemon/backup.h"
 #include "daemon/device.h"
+#include "daemon/history.h"
 #include "daemon/job.h"
 #include "daemon/peer.h"
+#include "daemon/recall.h"
 #include "daemon/schedule.h"
 #include "daemon/settings.h"
 #include "daemon/store.h"
@@ -301,6 +304,10 @@ static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 		r = gp_job_recover(daemon, err);
 	if (r == 0)
 		r = gp_store_start(daemon->store, err);
+	if (r == 0)
+		r = gp_history_new(daemon->store, &daemon->loop, &daemon->history, err);
+	if (r == 0)
+		r = gp_backup_new(daemon, &daemon->backup, err);
 	gp_activation_fini(&daemon->activation);
 	return r;
 }
@@ -325,6 +332,7 @@ int gp_daemon_init(struct gp_daemon *daemon, struct gp_settings *settings, struc
 	gp_list_init(&daemon->dead_peers);
 	gp_list_init(&daemon->jobs);
 	gp_registry_init(&daemon->registry);
+	gp_list_init(&daemon->recalls);
 	gp_list_init(&daemon->devices);
 	gp_timer_init(&daemon->schedule_timer, daemon_schedule_again);
 	daemon_read_boot_id(daemon);
@@ -374,6 +382,9 @@ void gp_daemon_fini(struct gp_daemon *daemon)
 	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
 		gp_job_free(job);
 	}
+	gp_backup_free(daemon->backup);
+	gp_history_free(daemon->history);
+	gp_recall_fini(daemon);
 	gp_store_close(daemon->store);
 	gp_close_fd(&daemon->control.source.fd);
 	gp_close_fd(&daemon->shim.source.fd);

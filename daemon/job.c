@@ -94,10 +94,15 @@ struct gp_job *gp_job_find(struct gp_daemon *daemon, uint64_t id)
 	return gp_registry_find(daemon, id);
 }
 
+void gp_job_file(const struct gp_daemon *daemon, uint64_t id, const char *suffix, char *buf,
+		 size_t buf_bytes)
+{
+	snprintf(buf, buf_bytes, "%s/jobs/%" PRIu64 ".%s", daemon->options.state_dir, id, suffix);
+}
+
 void gp_job_path(const struct gp_job *job, const char *suffix, char *buf, size_t buf_bytes)
 {
-	snprintf(buf, buf_bytes, "%s/jobs/%" PRIu64 ".%s", job->daemon->options.state_dir, job->id,
-		 suffix);
+	gp_job_file(job->daemon, job->id, suffix, buf, buf_bytes);
 }
 
 bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint32_t n_env)

@@ -2,9 +2,11 @@
 #include "daemon/request.h"
 
 #include "base/size.h"
+#include "daemon/backup.h"
 #include "daemon/device.h"
 #include "daemon/job.h"
 #include "daemon/preempt.h"
+#include "daemon/recall.h"
 #include "daemon/schedule.h"
 
 #include <errno.h>
@@ -184,8 +186,12 @@ static void request_logs(struct gp_peer *peer, const struct gp_wire_msg *msg, st
 
 	gp_job_path(job, "log", path, sizeof(path));
 	/* Who follows a job asks before the supervisor has opened its log: both must find one file.
+	 * The log of an ended job may have been removed with its history, and stays so.
 	 */
-	fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (gp_job_state_is_final(job->state) && access(path, F_OK) < 0)
+		fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	else
+		fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0) {
 		gp_peer_send_error(peer, msg, -errno, "cannot open the log of job %" PRIu64 ": %s",
 				   job->id, path);
@@ -322,13 +328,18 @@ void gp_request_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int 
 	case GP_WIRE_DEVICES:
 		request_devices(peer, msg);
 		return;
+	case GP_WIRE_BACKUP:
+		gp_backup_request(peer, msg);
+		return;
+	case GP_WIRE_HISTORY:
+		gp_recall_history(peer, msg);
+		return;
 	default:
 		break;
 	}
 	job = gp_job_find(peer->daemon, msg->header.job);
 	if (!job) {
-		gp_peer_send_error(peer, msg, -ENOENT, "no job %" PRIu64 ": see gpupresctl list",
-				   msg->header.job);
+		gp_recall_job(peer, msg);
 		return;
 	}
 	request_of_job(peer, msg, job);

@@ -86,8 +86,10 @@ struct gp_store {
 	struct gp_list pending;
 	uint32_t proc_block; /* the one reserved last */
 	pthread_mutex_t lock;
-	pthread_cond_t wake;
+	pthread_cond_t wake, written;
 	struct gp_list ready;
+	uint64_t n_committed; /* batches handed over; written under the lock by the loop alone */
+	uint64_t n_written;
 	bool stop, has_thread;
 	pthread_t thread;
 	struct gp_list backlog; /* the writer's */
@@ -210,9 +212,18 @@ static void store_splice(struct gp_list *to, struct gp_list *from)
 	}
 }
 
+static void store_set_written(struct gp_store *store, uint64_t n)
+{
+	pthread_mutex_lock(&store->lock);
+	store->n_written = n;
+	pthread_cond_broadcast(&store->written);
+	pthread_mutex_unlock(&store->lock);
+}
+
 static void *store_thread(void *arg)
 {
 	struct gp_store *store = arg;
+	uint64_t taken = 0;
 	bool stop = false;
 
 	while (!stop) {
@@ -221,26 +232,28 @@ static void *store_thread(void *arg)
 			pthread_cond_wait(&store->wake, &store->lock);
 		stop = store->stop;
 		store_splice(&store->backlog, &store->ready);
+		taken = store->n_committed;
 		pthread_mutex_unlock(&store->lock);
-		if (!gp_list_empty(&store->backlog))
-			store_write_backlog(store);
+		if (!gp_list_empty(&store->backlog) && store_write_backlog(store) == SQLITE_OK)
+			store_set_written(store, taken);
 	}
 	return NULL;
 }
 
-static const char *store_path(const struct gp_store *store)
+const char *gp_store_path(const struct gp_store *store)
 {
 	return sqlite3_db_filename(store->db, NULL);
 }
 
 static int store_fail(struct gp_store *store, struct gp_err *err)
 {
-	return gp_store_db_fail(store->db, store_path(store), err);
+	return gp_store_db_fail(store->db, gp_store_path(store), err);
 }
 
 int gp_store_open(const char *path, struct gp_store **ret_store, struct gp_err *err)
 {
 	struct gp_store *store = calloc(1, sizeof(*store));
+	pthread_condattr_t monotonic;
 	int r;
 
 	if (!store)
@@ -249,7 +262,11 @@ int gp_store_open(const char *path, struct gp_store **ret_store, struct gp_err *
 	gp_list_init(&store->ready);
 	gp_list_init(&store->backlog);
 	pthread_mutex_init(&store->lock, NULL);
-	pthread_cond_init(&store->wake, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&store->wake, &monotonic);
+	pthread_cond_init(&store->written, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	r = gp_store_db_open(path, &store->db, err);
 	for (size_t i = 0; r == 0 && i < STORE_KINDS_; i++) {
 		if (sqlite3_prepare_v3(store->db, store_sql[i], -1, SQLITE_PREPARE_PERSISTENT,
@@ -299,6 +316,7 @@ void gp_store_close(struct gp_store *store)
 	sqlite3_close(store->db);
 	pthread_mutex_destroy(&store->lock);
 	pthread_cond_destroy(&store->wake);
+	pthread_cond_destroy(&store->written);
 	free(store);
 }
 
@@ -561,6 +579,28 @@ void gp_store_commit(struct gp_store *store)
 		return;
 	pthread_mutex_lock(&store->lock);
 	store_splice(&store->ready, &store->pending);
+	store->n_committed++;
 	pthread_cond_signal(&store->wake);
 	pthread_mutex_unlock(&store->lock);
+}
+
+uint64_t gp_store_ticket(const struct gp_store *store)
+{
+	return store->n_committed + !gp_list_empty(&store->pending);
+}
+
+bool gp_store_wait_written(struct gp_store *store, uint64_t ticket, int timeout_ms)
+{
+	uint64_t until_ns = gp_now_ns() + (uint64_t)timeout_ms * GP_NS_PER_MS;
+	const struct timespec until = { .tv_sec = (time_t)(until_ns / GP_NS_PER_SEC),
+					.tv_nsec = (long)(until_ns % GP_NS_PER_SEC) };
+	bool written;
+
+	pthread_mutex_lock(&store->lock);
+	while (store->n_written < ticket &&
+	       pthread_cond_timedwait(&store->written, &store->lock, &until) == 0)
+		;
+	written = store->n_written >= ticket;
+	pthread_mutex_unlock(&store->lock);
+	return written;
 }

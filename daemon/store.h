@@ -104,6 +104,15 @@ void gp_store_put_job(struct gp_store *store, const struct gp_store_job *job);
 void gp_store_add_event(struct gp_store *store, const struct gp_store_event *event);
 void gp_store_put_proc(struct gp_store *store, uint64_t job, uint32_t proc, pid_t pid);
 void gp_store_delete_proc(struct gp_store *store, uint32_t proc);
+/*
+ * For other threads than the loop's. Waits until all that was queued when @ticket was drawn is
+ * written, at most @timeout_ms. False if it is not.
+ */
+bool gp_store_wait_written(struct gp_store *store, uint64_t ticket, int timeout_ms);
+/* On the loop's thread: stands for all that was queued so far. */
+uint64_t gp_store_ticket(const struct gp_store *store);
+/* Of the database; lives as long as the store. */
+const char *gp_store_path(const struct gp_store *store);
 /* Hands what was queued since the last call to the writer, as one transaction. */
 void gp_store_commit(struct gp_store *store);
 

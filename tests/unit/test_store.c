@@ -156,7 +156,8 @@ static void test_load_when_many_have_ended_then_the_last_and_all_live(const char
 			 "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <"
 			 " 3000) INSERT INTO jobs (id, state, priority, uid, n_args, n_env,"
 			 " mem_bytes, ended_ns, n_preemptions, adopted, name, cause)"
-			 " SELECT i, iif(i = 7, 3, 10), 0, 0, 0, 0, 0, iif(i = 7, 0, 10000 - i), 0,"
+			 " SELECT i, CASE i WHEN 7 THEN 3 ELSE 10 END, 0, 0, 0, 0, 0, CASE i WHEN "
+			 "7 THEN 0 ELSE 10000 - i END, 0,"
 			 " 0, '', '' FROM n WHERE i != 5"),
 		 SQLITE_OK);
 	s = read_once(path);
