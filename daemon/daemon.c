@@ -238,15 +238,19 @@ static int daemon_check_options(const struct gp_options *o, struct gp_err *err)
 
 static int daemon_open_store(struct gp_daemon *daemon, struct gp_err *err)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], jobs[PATH_MAX];
 	int r;
 
-	snprintf(path, sizeof(path), "%s/jobs", daemon->options.state_dir);
-	r = daemon_folder(path, err);
+	snprintf(jobs, sizeof(jobs), "%s/jobs", daemon->options.state_dir);
+	r = daemon_folder(jobs, err);
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/gpupres.db", daemon->options.state_dir);
-	return gp_store_open(path, &daemon->store, err);
+	r = gp_store_open(path, &daemon->store, err);
+	if (r == 0)
+		gp_store_set_retention(daemon->store, GP_STORE_HISTORY_DAYS,
+				       GP_STORE_HISTORY_EVENTS, jobs);
+	return r;
 }
 
 static void daemon_read_boot_id(struct gp_daemon *daemon)
