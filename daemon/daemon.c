@@ -110,10 +110,20 @@ static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const 
 	return r < 0 ? r : gp_loop_add(&daemon->loop, &l->source, EPOLLIN, err);
 }
 
+static void daemon_set_retention(struct gp_daemon *daemon)
+{
+	char jobs[PATH_MAX];
+
+	snprintf(jobs, sizeof(jobs), "%s/jobs", daemon->options.state_dir);
+	gp_store_set_retention(daemon->store, daemon->options.history_days,
+			       daemon->options.history_rows, jobs);
+}
+
 /* Whoever keeps something that follows from a reloadable setting is told here. */
 static void daemon_reload(struct gp_daemon *daemon)
 {
 	gp_settings_reload(daemon->settings, &daemon->options);
+	daemon_set_retention(daemon);
 	gp_log_set_level(daemon->options.log_level);
 }
 
@@ -238,18 +248,17 @@ static int daemon_check_options(const struct gp_options *o, struct gp_err *err)
 
 static int daemon_open_store(struct gp_daemon *daemon, struct gp_err *err)
 {
-	char path[PATH_MAX], jobs[PATH_MAX];
+	char path[PATH_MAX];
 	int r;
 
-	snprintf(jobs, sizeof(jobs), "%s/jobs", daemon->options.state_dir);
-	r = daemon_folder(jobs, err);
+	snprintf(path, sizeof(path), "%s/jobs", daemon->options.state_dir);
+	r = daemon_folder(path, err);
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/gpupres.db", daemon->options.state_dir);
 	r = gp_store_open(path, &daemon->store, err);
 	if (r == 0)
-		gp_store_set_retention(daemon->store, GP_STORE_HISTORY_DAYS,
-				       GP_STORE_HISTORY_EVENTS, jobs);
+		daemon_set_retention(daemon);
 	return r;
 }
 

@@ -93,9 +93,6 @@ gp_must_check int gp_store_take_proc_block(struct gp_store *store, uint32_t *ret
 gp_must_check int gp_store_swap_boot_id(struct gp_store *store, const char *boot_id, bool *ret_same,
 					struct gp_err *err);
 
-/* How much of the past is kept unless told otherwise. */
-#define GP_STORE_HISTORY_DAYS	90
-#define GP_STORE_HISTORY_EVENTS 1000000
 /*
  * Jobs that ended more than @days ago are forgotten by and by, and the ones that ended first while
  * there are more than @events; 0 = no bound. @jobs_dir holds their logs and status files, which go
