@@ -154,6 +154,8 @@ static int daemon_signals(struct gp_daemon *daemon, struct gp_err *err)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	/* Our stderr may be a pipe whose reader has ended; jobs need us more than it does. */
 	signal(SIGPIPE, SIG_IGN);
+	/* A limit to the size of files is a full disk, not our end. */
+	signal(SIGXFSZ, SIG_IGN);
 	daemon->signals.dispatch = daemon_signal;
 	daemon->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (daemon->signals.fd < 0)
@@ -385,19 +387,19 @@ uint32_t gp_daemon_next_proc(struct gp_daemon *daemon)
 void gp_daemon_fini(struct gp_daemon *daemon)
 {
 	daemon->loop.stop = true;
+	gp_backup_free(gp_take_ptr(daemon->backup));
+	gp_history_free(daemon->history);
 	gp_list_for_each(peer, &daemon->peers, struct gp_peer, node) {
 		gp_peer_drop(peer);
 	}
 	gp_peer_reap(daemon);
+	gp_recall_fini(daemon);
 	gp_list_for_each(device, &daemon->devices, struct gp_device, node) {
 		gp_device_free(device);
 	}
 	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
 		gp_job_free(job);
 	}
-	gp_backup_free(daemon->backup);
-	gp_history_free(daemon->history);
-	gp_recall_fini(daemon);
 	gp_store_close(daemon->store);
 	gp_close_fd(&daemon->control.source.fd);
 	gp_close_fd(&daemon->shim.source.fd);

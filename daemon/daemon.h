@@ -71,6 +71,8 @@ struct gp_daemon {
 	struct gp_backup *backup;
 	struct gp_list recalls; /* struct gp_recall */
 
+	size_t held_bytes; /* of commands: see daemon/command.h */
+
 	uint64_t next_job;
 	uint32_t next_proc; /* see gp_store_take_proc_block */
 	bool schedule_wanted;

@@ -67,7 +67,10 @@ struct gp_job {
 	char name[GP_WIRE_NAME_BYTES];
 	char cause[128];
 	char command[256]; /* the arguments, as far as they are shown */
-	char *blob;	   /* argv, environment, working directory; NULL if adopted */
+	/* argv, environment, working directory; NULL if adopted, or to be read: daemon/command.h */
+	char *blob;
+	bool holds_blob;
+	struct gp_command_fetch *fetch;
 	uint32_t n_args, n_env, blob_bytes;
 
 	struct gp_peer *supervisor;

@@ -8,6 +8,7 @@
 #include "daemon/preempt.h"
 #include "daemon/recall.h"
 #include "daemon/schedule.h"
+#include "daemon/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,9 @@
 #include <sys/stat.h>
 
 #define REQUEST_MAX_PRIORITY GP_REGISTRY_MAX_PRIORITY
-#define REQUEST_SEALS	     (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
+/* Commands that wait for a disk that is slow, or full: then no more are taken. */
+#define REQUEST_MAX_BACKLOG (64u << 20)
+#define REQUEST_SEALS	    (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 
 /* Reads the sealed memfd: once sealed nobody can change or shorten it while we read. */
 static int request_read_blob(int fd, const struct gp_wire_submit *s, char **ret_blob,
@@ -82,6 +85,13 @@ static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 	if (s->priority < -REQUEST_MAX_PRIORITY || s->priority > REQUEST_MAX_PRIORITY) {
 		gp_peer_send_error(peer, msg, -ERANGE, "priority %d is outside -%d to %d",
 				   s->priority, REQUEST_MAX_PRIORITY, REQUEST_MAX_PRIORITY);
+		return;
+	}
+	if (gp_store_backlog_bytes(peer->daemon->store) > REQUEST_MAX_BACKLOG) {
+		gp_peer_send_error(
+			peer, msg, -EAGAIN,
+			"%s still has to be written to the database: try again later",
+			gp_size_format(gp_store_backlog_bytes(peer->daemon->store), a, sizeof(a)));
 		return;
 	}
 	if (s->mem_bytes > largest) {

@@ -16,8 +16,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +32,9 @@
 /* When there is nothing to write: forgetting, for the first time and then. */
 #define STORE_FORGET_FIRST_NS (10 * GP_NS_PER_SEC)
 #define STORE_FORGET_NS	      (300 * GP_NS_PER_SEC)
+
+/* So much is freed before memory is given back to the system. */
+#define STORE_TRIM_BYTES (8u << 20)
 
 enum store_kind {
 	STORE_PUT_JOB,
@@ -82,6 +87,7 @@ static const char *const store_sql[STORE_KINDS_] = {
 struct store_record {
 	struct gp_list node;
 	enum store_kind kind;
+	size_t bytes;
 	union {
 		struct gp_store_job job;
 		struct gp_store_event event;
@@ -94,6 +100,7 @@ struct store_record {
 struct gp_store {
 	sqlite3 *db;
 	sqlite3_stmt *statements[STORE_KINDS_];
+	atomic_size_t backlog_bytes; /* of all lists */
 	struct gp_list pending;
 	uint32_t proc_block; /* the one reserved last */
 	pthread_mutex_t lock;
@@ -108,9 +115,11 @@ struct gp_store {
 
 	/* The writer's. */
 	struct gp_list backlog;
-	bool failing, said_failing;
+	atomic_bool failing; /* written by the writer alone */
+	bool said_failing;
 	uint64_t failing_since_ns, said_ns, next_try_ns, next_forget_ns;
-	uint64_t n_lost; /* events, since it fails */
+	uint64_t n_lost;    /* events, since it fails */
+	size_t freed_bytes; /* since memory was given back */
 	bool has_n_events;
 	uint64_t n_events;
 };
@@ -185,8 +194,10 @@ static void store_bind(sqlite3_stmt *s, const struct store_record *r)
 	}
 }
 
-static void store_free_record(struct store_record *record)
+static void store_free_record(struct gp_store *store, struct store_record *record)
 {
+	atomic_fetch_sub(&store->backlog_bytes, record->bytes);
+	store->freed_bytes += record->bytes;
 	gp_list_del(&record->node);
 	free(record);
 }
@@ -231,7 +242,8 @@ static void store_say_working(struct gp_store *store)
 		gp_log(GP_LOG_WARN, "store", "written_again_after_s=%.1f events_lost=%" PRIu64,
 		       (double)(gp_now_ns() - store->failing_since_ns) / GP_NS_PER_SEC,
 		       store->n_lost);
-	store->failing = store->said_failing = false;
+	store->failing = false;
+	store->said_failing = false;
 	store->n_lost = 0;
 }
 
@@ -289,9 +301,9 @@ static void store_compact(struct gp_store *store)
 		prev = at->prev;
 		if (record->kind == STORE_ADD_EVENT && ++n_events > STORE_MAX_KEPT_EVENTS) {
 			store->n_lost++;
-			store_free_record(record);
+			store_free_record(store, record);
 		} else if (slots && subject && store_seen(slots, n_slots - 1, subject)) {
-			store_free_record(record);
+			store_free_record(store, record);
 		}
 	}
 }
@@ -328,7 +340,7 @@ static int store_write_backlog(struct gp_store *store)
 			continue;
 		gp_log(GP_LOG_ERR, "store", "job=%" PRIu64 " error=\"cannot be stored: %s\"",
 		       store_record_job(record), sqlite3_errmsg(store->db));
-		store_free_record(record);
+		store_free_record(store, record);
 		r = SQLITE_OK;
 	}
 	if (r == SQLITE_OK)
@@ -342,7 +354,7 @@ static int store_write_backlog(struct gp_store *store)
 	store_say_working(store);
 	store->n_events += n_events;
 	gp_list_for_each(record, &store->backlog, struct store_record, node) {
-		store_free_record(record);
+		store_free_record(store, record);
 	}
 	return SQLITE_OK;
 }
@@ -426,6 +438,15 @@ static void store_wait_for_work(struct gp_store *store)
 	}
 }
 
+/* After a burst: records of all sizes lie between what stays, and would be kept for good. */
+static void store_give_back(struct gp_store *store)
+{
+	if (store->freed_bytes < STORE_TRIM_BYTES || atomic_load(&store->backlog_bytes))
+		return;
+	store->freed_bytes = 0;
+	malloc_trim(0);
+}
+
 static void *store_thread(void *arg)
 {
 	struct gp_store *store = arg;
@@ -444,6 +465,7 @@ static void *store_thread(void *arg)
 			store_forget(store);
 		else if (store_write_backlog(store) == SQLITE_OK)
 			store_set_written(store, taken);
+		store_give_back(store);
 	}
 	return NULL;
 }
@@ -510,7 +532,7 @@ static void store_drop_backlog(struct gp_store *store)
 
 	gp_list_for_each(record, &store->backlog, struct store_record, node) {
 		n += record->kind == STORE_PUT_JOB;
-		store_free_record(record);
+		store_free_record(store, record);
 	}
 	if (n)
 		gp_log(GP_LOG_ERR, "store", "error=\"the last state of %zu jobs was not written\"",
@@ -714,6 +736,8 @@ static struct store_record *store_new(struct gp_store *store, enum store_kind ki
 		return NULL;
 	}
 	r->kind = kind;
+	r->bytes = sizeof(*r) + text_bytes;
+	atomic_fetch_add(&store->backlog_bytes, r->bytes);
 	gp_list_init(&r->node);
 	gp_list_add_tail(&store->pending, &r->node);
 	return r;
@@ -816,6 +840,16 @@ void gp_store_commit(struct gp_store *store)
 	store->n_committed++;
 	pthread_cond_signal(&store->wake);
 	pthread_mutex_unlock(&store->lock);
+}
+
+size_t gp_store_backlog_bytes(const struct gp_store *store)
+{
+	return store->backlog_bytes;
+}
+
+bool gp_store_is_failing(const struct gp_store *store)
+{
+	return store->failing;
 }
 
 uint64_t gp_store_ticket(const struct gp_store *store)

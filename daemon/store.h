@@ -119,6 +119,10 @@ void gp_store_delete_proc(struct gp_store *store, uint32_t proc);
 bool gp_store_wait_written(struct gp_store *store, uint64_t ticket, int timeout_ms);
 /* On the loop's thread: stands for all that was queued so far. */
 uint64_t gp_store_ticket(const struct gp_store *store);
+/* Memory of what was queued and is not written yet. */
+size_t gp_store_backlog_bytes(const struct gp_store *store);
+/* On any thread: the last attempt to write failed. */
+bool gp_store_is_failing(const struct gp_store *store);
 /* Of the database; lives as long as the store. */
 const char *gp_store_path(const struct gp_store *store);
 /* Hands what was queued since the last call to the writer, as one transaction. */

@@ -213,5 +213,58 @@ def test_restart_from_a_backup():
             check(again.submit("/bin/true") == job + 1, "an id was given twice")
 
 
+def test_commands_that_memory_does_not_hold():
+    n, mib = 12, 1 << 20
+    with Daemon() as d:
+        holder = d.submit("/bin/sleep", "1000", options=("--priority", "9", "--mem", "900M"))
+        d.wait_state(holder, "running")
+        # Together more than the daemon holds; a single variable may have 128 KiB.
+        env = ["--env=V%d=%s" % (i, chr(97 + i) * 120000) for i in range(7)]
+        ids = [d.submit("/bin/sh", "-c", "echo %d $(expr length $V6)" % i,
+                        options=("--mem", "900M", *env)) for i in range(n)]
+        rss = int(subprocess.check_output(["ps", "-o", "rss=", "-p", str(d.process.pid)])) * 1024
+        print("     %d commands of 0.8 MiB queued: RSS %.1f MiB" % (n, rss / mib))
+        check(all(d.job(i)["state"] == "queued" for i in ids), "they do not wait")
+        d.ctl("cancel", str(ids[-1]))
+        d.stop(signal.SIGKILL)
+        with Daemon(fresh_from=d) as again:
+            again.ctl("cancel", str(holder))
+            for i, job in enumerate(ids[:-1]):
+                check(again.wait(job) == 0, "job %d: %s" % (job, again.job(job)["cause"]))
+                check(again.logs(job) == "%d 120000\n" % i, "job %d wrote %s" %
+                      (job, again.logs(job)))
+            check(again.job(ids[-1])["state"] == "cancelled", "the cancelled one")
+            again.ctl("backup", again.dir + "/copy.db")
+            with sqlite3.connect(again.dir + "/copy.db") as db:
+                check(not db.execute("SELECT job FROM commands").fetchall(),
+                      "environments of jobs that ended are kept")
+            db.close()
+
+
+def test_disk_that_is_full_for_a_while():
+    with Daemon() as d:
+        first = d.submit("/bin/true")
+        d.wait(first)
+        hard = resource.prlimit(d.process.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(d.process.pid, resource.RLIMIT_FSIZE, (4096, hard))
+        ids = [d.submit("/bin/sh", "-c", "exit %d" % (i % 3)) for i in range(20)]
+        for i, job in enumerate(ids):
+            check(d.wait(job) == i % 3, "job %d while the disk is full" % job)
+        live = d.submit("/bin/sleep", "1000")
+        d.wait_state(live, "running")
+        r = d.ctl("backup", d.dir + "/copy.db", check_code=False)
+        check(r.returncode == 1 and r.stderr.count("\n") == 1 and "backup.tmp" in r.stderr, r.stderr)
+        check(not os.path.exists(d.dir + "/copy.db"), "an empty copy was left")
+        check(d.log().count("history is being lost") == 1, "not said once:\n" + d.log())
+        resource.prlimit(d.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        wait_until(lambda: "written_again_after_s" in d.log(), "the database is written again")
+        d.stop(signal.SIGKILL)
+        with Daemon(fresh_from=d) as again:
+            for i, job in enumerate(ids):
+                check(again.job(job)["exit_code"] == i % 3, str(again.job(job)))
+                check(len(again.json("history", str(job))["events"]) >= 3, "its history")
+            again.wait_state(live, "running")
+
+
 if __name__ == "__main__":
     harness.main()
