@@ -4,7 +4,9 @@
  * a WAIT beside it), single-threaded. All errors end here as one line on stderr.
  */
 #include "base/wire/wire.h"
+#include "cli/backup.h"
 #include "cli/client.h"
+#include "cli/history.h"
 #include "cli/json.h"
 #include "cli/logs.h"
 #include "cli/options.h"
@@ -158,6 +160,41 @@ static int main_request(struct gp_client *c, const struct gp_options *o, uint64_
 	return GP_EXIT_OK;
 }
 
+static int main_history(struct gp_client *c, const struct gp_options *o)
+{
+	struct gp_err err;
+	uint64_t id = 0;
+	int r = 0;
+
+	if (o->operand)
+		r = gp_client_find(c, o->operand, &id, &err);
+	if (r == 0)
+		r = gp_history_print(c, id, o->since_ns, o->limit, o->json, stdout, &err);
+	return r < 0 ? main_fail(GP_EXIT_FAILURE, &err) : GP_EXIT_OK;
+}
+
+static int main_backup(struct gp_client *c, const struct gp_options *o)
+{
+	struct gp_err err;
+	struct gp_json j;
+	uint64_t bytes;
+	int r;
+
+	r = gp_backup(c, o->operand, &bytes, &err);
+	if (r < 0)
+		return main_fail(GP_EXIT_FAILURE, &err);
+	if (!o->json) {
+		printf("%" PRIu64 " bytes\n", bytes);
+		return GP_EXIT_OK;
+	}
+	gp_json_init(&j, stdout);
+	gp_json_open_object(&j, NULL);
+	gp_json_unsigned(&j, "size_bytes", bytes);
+	gp_json_close_object(&j);
+	putchar('\n');
+	return GP_EXIT_OK;
+}
+
 static int main_connected(struct gp_client *c, const struct gp_options *o)
 {
 	struct gp_err err;
@@ -166,6 +203,10 @@ static int main_connected(struct gp_client *c, const struct gp_options *o)
 
 	if (o->command == GP_CMD_LIST || o->command == GP_CMD_DEVICES)
 		return main_list(c, o);
+	if (o->command == GP_CMD_HISTORY)
+		return main_history(c, o);
+	if (o->command == GP_CMD_BACKUP)
+		return main_backup(c, o);
 	r = gp_client_find(c, o->operand, &id, &err);
 	if (r < 0)
 		return main_fail(GP_EXIT_FAILURE, &err);

@@ -2,7 +2,9 @@
 #include "cli/options.h"
 
 #include "base/size.h"
+#include "base/time.h"
 #include "base/wire/messages.h"
+#include "cli/when.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,6 +12,8 @@
 #define PRIORITY_MAX 1000
 /* Column at which the explanations of --help start. */
 #define HELP_COLUMN 22
+/* Jobs that `history` shows unless told otherwise. */
+#define HISTORY_LIMIT 100
 
 enum option_id {
 	OPT_HELP,
@@ -23,6 +27,8 @@ enum option_id {
 	OPT_WAIT,
 	OPT_TO,
 	OPT_FOLLOW,
+	OPT_SINCE,
+	OPT_LIMIT,
 };
 
 #define CMD(id)	   (1u << GP_CMD_##id)
@@ -52,6 +58,10 @@ static const struct option {
 	  "frozen (memory stays) or swapped (memory freed, the default)" },
 	{ OPT_FOLLOW, CMD(LOGS), 'f', "follow", NULL, NULL,
 	  "go on until the job ends and print what it writes" },
+	{ OPT_SINCE, CMD(HISTORY), 0, "since", "TIME", NULL,
+	  "from then on: \"2026-05-04 12:30\", or 90s, 15m, 2h, 7d ago" },
+	{ OPT_LIMIT, CMD(HISTORY), 0, "limit", "N", NULL,
+	  "the last N only; 0 shows all (100, with a JOB all)" },
 	{ OPT_SOCKET, CMD_ALL, 0, "socket", "PATH", NULL, "control socket of the daemon" },
 	{ OPT_JSON, CMD_ALL, 0, "json", NULL, NULL, "print JSON: sizes in bytes, times in ns" },
 	{ OPT_HELP, CMD_ALL, 'h', "help", NULL, NULL, "show this text" },
@@ -59,7 +69,14 @@ static const struct option {
 };
 
 /* What a command takes besides options. */
-enum operand_kind { OPERAND_NONE, OPERAND_JOB, OPERAND_SHELL, OPERAND_ARGV };
+enum operand_kind {
+	OPERAND_NONE,
+	OPERAND_JOB,
+	OPERAND_MAYBE_JOB,
+	OPERAND_FILE,
+	OPERAND_SHELL,
+	OPERAND_ARGV,
+};
 
 static const struct command {
 	const char *name;
@@ -76,12 +93,17 @@ static const struct command {
 	[GP_CMD_LOGS] = { "logs", OPERAND_JOB, "print what a job wrote" },
 	[GP_CMD_WAIT] = { "wait", OPERAND_JOB, "wait for a job and exit with its exit code" },
 	[GP_CMD_DEVICES] = { "devices", OPERAND_NONE, "list the GPUs and their memory" },
+	[GP_CMD_HISTORY] = { "history", OPERAND_MAYBE_JOB,
+			     "show the jobs that ended, or what happened to one" },
+	[GP_CMD_BACKUP] = { "backup", OPERAND_FILE, "write a copy of the daemon's database" },
 	[GP_CMD_COMPLETION] = { "completion", OPERAND_SHELL, "print a script for completion" },
 };
 
 static const char *const operand_names[] = {
 	[OPERAND_NONE] = "",
 	[OPERAND_JOB] = " JOB",
+	[OPERAND_MAYBE_JOB] = " [JOB]",
+	[OPERAND_FILE] = " FILE",
 	[OPERAND_SHELL] = " bash",
 	[OPERAND_ARGV] = " [--] COMMAND [ARGUMENT]...",
 };
@@ -138,6 +160,16 @@ static int options_set_env(struct gp_options *o, const char *value, struct gp_er
 	return 0;
 }
 
+static int options_set_limit(struct gp_options *o, const char *value, struct gp_err *err)
+{
+	if (!*value || strlen(value) > 18 || value[strspn(value, "0123456789")])
+		return gp_err_set(err, -EINVAL, "--limit %s is no number of lines: give one",
+				  value);
+	o->limit = strtoull(value, NULL, 10);
+	o->has_limit = true;
+	return 0;
+}
+
 static int options_set(struct gp_options *o, const struct option *opt, const char *value,
 		       struct gp_err *err)
 {
@@ -166,6 +198,16 @@ static int options_set(struct gp_options *o, const struct option *opt, const cha
 		return options_set_name(o, value, err);
 	case OPT_ENV:
 		return options_set_env(o, value, err);
+	case OPT_LIMIT:
+		return options_set_limit(o, value, err);
+	case OPT_SINCE:
+		if (gp_when_parse(value, gp_wallclock_ns(), &o->since_ns) < 0)
+			return gp_err_set(
+				err, -EINVAL,
+				"--since %s is no time: give a date, \"2026-05-04 12:30\", "
+				"or 90s, 15m, 2h, 7d for how long ago",
+				value);
+		return 0;
 	case OPT_MEM:
 		if (gp_size_parse(value, &o->mem_bytes) < 0)
 			return gp_err_set(err, -EINVAL,
@@ -257,7 +299,9 @@ static int options_check(const struct gp_options *o, struct gp_err *err)
 	if (c->operand == OPERAND_ARGV && !o->n_args)
 		return gp_err_set(err, -EINVAL, "%s needs a command to start: gpupresctl %s%s",
 				  c->name, c->name, operand_names[c->operand]);
-	if ((c->operand == OPERAND_JOB || c->operand == OPERAND_SHELL) && !o->operand)
+	if ((c->operand == OPERAND_JOB || c->operand == OPERAND_FILE ||
+	     c->operand == OPERAND_SHELL) &&
+	    !o->operand)
 		return gp_err_set(err, -EINVAL, "%s needs one operand: gpupresctl %s%s", c->name,
 				  c->name, operand_names[c->operand]);
 	if (c->operand == OPERAND_SHELL && strcmp(o->operand, "bash") != 0)
@@ -302,6 +346,8 @@ int gp_options_parse(int argc, char **argv, struct gp_options *ret, struct gp_er
 		if (r < 0)
 			return r;
 	}
+	if (!ret->has_limit && !ret->operand)
+		ret->limit = HISTORY_LIMIT;
 	return options_check(ret, err);
 }
 
@@ -335,7 +381,7 @@ void gp_options_help(enum gp_command command, FILE *out)
 		fprintf(out, "usage: gpupresctl %s [OPTION]...%s\n%s\n\n", c->name,
 			operand_names[c->operand], c->help);
 		options_help_options(command, out);
-		if (c->operand == OPERAND_JOB)
+		if (c->operand == OPERAND_JOB || c->operand == OPERAND_MAYBE_JOB)
 			fputs("\nJOB is an id, or a name that only one job has.\n", out);
 		return;
 	}
@@ -383,6 +429,9 @@ void gp_options_completion(FILE *out)
 		[OPERAND_NONE] = "",
 		[OPERAND_JOB] =
 			"$(gpupresctl list 2>/dev/null | awk 'NR > 1 { print $1; print $2 }')",
+		[OPERAND_MAYBE_JOB] =
+			"$(gpupresctl list 2>/dev/null | awk 'NR > 1 { print $1; print $2 }')",
+		[OPERAND_FILE] = "$(compgen -f -- \"$cur\")",
 		[OPERAND_SHELL] = "bash",
 		[OPERAND_ARGV] = "$(compgen -c -- \"$cur\")",
 	};

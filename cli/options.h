@@ -23,6 +23,8 @@ enum gp_command {
 	GP_CMD_LOGS,
 	GP_CMD_WAIT,
 	GP_CMD_DEVICES,
+	GP_CMD_HISTORY,
+	GP_CMD_BACKUP,
 	GP_CMD_COMPLETION,
 	GP_CMD_MAX_,
 };
@@ -36,11 +38,14 @@ struct gp_options {
 	int32_t priority;   /* -1000 .. 1000 */
 	uint32_t to;	    /* preempt: GP_JOB_FROZEN or GP_JOB_SWAPPED */
 	uint64_t mem_bytes; /* 0 = not given */
+	uint64_t since_ns;  /* history: since 1970 */
+	bool has_limit;
+	uint64_t limit;	    /* history; 0 = all */
 	const char *socket; /* NULL = not given */
 	const char *name;   /* NULL = not given */
 	const char **env;   /* n_env times "NAME=value"; the array belongs to this struct */
 	size_t n_env;
-	const char *operand; /* the job, or the shell of completion */
+	const char *operand; /* the job, the file of backup, or the shell of completion */
 	char **argv;	     /* n_args arguments of submit and run; NULL-terminated */
 	size_t n_args;
 };

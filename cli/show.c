@@ -92,8 +92,7 @@ static int show_table_print(const struct show_table *t, FILE *out)
 	return 0;
 }
 
-/* Copies @text with what could steer a terminal replaced by '?'; returns @buf. */
-static const char *show_safe(const char *text, char *buf, size_t buf_bytes)
+const char *gp_show_safe(const char *text, char *buf, size_t buf_bytes)
 {
 	size_t used = 0, left = strlen(text);
 
@@ -279,7 +278,7 @@ static void show_headline(const struct gp_wire_job *job, FILE *out)
 	char name[sizeof(job->name)];
 
 	fprintf(out, "job %" PRIu64 " (%s): %s\n", job->id,
-		show_safe(job->name, name, sizeof(name)), gp_job_state_name(job->state));
+		gp_show_safe(job->name, name, sizeof(name)), gp_job_state_name(job->state));
 }
 
 void gp_show_job(const struct gp_wire_job *job, bool json, FILE *out)
@@ -291,8 +290,8 @@ void gp_show_job(const struct gp_wire_job *job, bool json, FILE *out)
 		return;
 	}
 	show_headline(job, out);
-	show_line(out, "command", show_safe(job->command, text, sizeof(text)));
-	show_line(out, "cause", show_safe(job->cause, text, sizeof(text)));
+	show_line(out, "command", gp_show_safe(job->command, text, sizeof(text)));
+	show_line(out, "cause", gp_show_safe(job->cause, text, sizeof(text)));
 	fprintf(out, "%-18s%d\n", "priority", job->priority);
 	fprintf(out, "%-18s%u\n", "uid", job->uid);
 	if (job->pid)
@@ -402,7 +401,7 @@ int gp_show_jobs(const struct gp_wire_msg *messages, size_t n, bool json, FILE *
 		const struct gp_wire_job *job = &messages[i].job;
 
 		show_cell(&t, "%" PRIu64, job->id);
-		show_cell(&t, "%s", show_safe(job->name, name, sizeof(name)));
+		show_cell(&t, "%s", gp_show_safe(job->name, name, sizeof(name)));
 		show_cell(&t, "%s%s", gp_job_state_name(job->state), job->held ? " (held)" : "");
 		show_cell(&t, "%d", job->priority);
 		show_cell(&t, "%s", show_size(job->device_bytes, a));
@@ -412,7 +411,7 @@ int gp_show_jobs(const struct gp_wire_msg *messages, size_t n, bool json, FILE *
 			show_cell(&t, "%d", job->exit_code);
 		else
 			show_cell(&t, "-");
-		show_cell(&t, "%s", show_safe(job->command, command, sizeof(command)));
+		show_cell(&t, "%s", gp_show_safe(job->command, command, sizeof(command)));
 	}
 	r = show_table_print(&t, out);
 	show_table_fini(&t);
@@ -436,8 +435,8 @@ int gp_show_devices(const struct gp_wire_msg *messages, size_t n, bool json, FIL
 		const struct gp_wire_device *d = &messages[i].device;
 
 		show_cell(&t, "%u", d->ordinal);
-		show_cell(&t, "%s", show_safe(d->kind, kind, sizeof(kind)));
-		show_cell(&t, "%s", show_safe(d->name, name, sizeof(name)));
+		show_cell(&t, "%s", gp_show_safe(d->kind, kind, sizeof(kind)));
+		show_cell(&t, "%s", gp_show_safe(d->name, name, sizeof(name)));
 		show_cell(&t, "%s", d->ready ? "yes" : "no");
 		show_cell(&t, "%s", show_size(d->total_bytes, a));
 		show_cell(&t, "%s", show_size(d->free_bytes, a));

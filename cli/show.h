@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdio.h>
 
+/* Copies @text with what could steer a terminal replaced by '?'; returns @buf. */
+const char *gp_show_safe(const char *text, char *buf, size_t buf_bytes);
+
 /* The members of one job, without the braces. */
 void gp_show_job_json(struct gp_json *j, const struct gp_wire_job *job);
 

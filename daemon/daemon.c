@@ -6,9 +6,12 @@
 #include "base/size.h"
 #include "base/time.h"
 #include "base/wire/wire.h"
+#include "daemon/backup.h"
 #include "daemon/device.h"
+#include "daemon/history.h"
 #include "daemon/job.h"
 #include "daemon/peer.h"
+#include "daemon/recall.h"
 #include "daemon/schedule.h"
 #include "daemon/settings.h"
 #include "daemon/store.h"
@@ -107,10 +110,20 @@ static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const 
 	return r < 0 ? r : gp_loop_add(&daemon->loop, &l->source, EPOLLIN, err);
 }
 
+static void daemon_set_retention(struct gp_daemon *daemon)
+{
+	char jobs[PATH_MAX];
+
+	snprintf(jobs, sizeof(jobs), "%s/jobs", daemon->options.state_dir);
+	gp_store_set_retention(daemon->store, daemon->options.history_days,
+			       daemon->options.history_rows, jobs);
+}
+
 /* Whoever keeps something that follows from a reloadable setting is told here. */
 static void daemon_reload(struct gp_daemon *daemon)
 {
 	gp_settings_reload(daemon->settings, &daemon->options);
+	daemon_set_retention(daemon);
 	gp_log_set_level(daemon->options.log_level);
 }
 
@@ -141,6 +154,8 @@ static int daemon_signals(struct gp_daemon *daemon, struct gp_err *err)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	/* Our stderr may be a pipe whose reader has ended; jobs need us more than it does. */
 	signal(SIGPIPE, SIG_IGN);
+	/* A limit to the size of files is a full disk, not our end. */
+	signal(SIGXFSZ, SIG_IGN);
 	daemon->signals.dispatch = daemon_signal;
 	daemon->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (daemon->signals.fd < 0)
@@ -243,7 +258,10 @@ static int daemon_open_store(struct gp_daemon *daemon, struct gp_err *err)
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/gpupres.db", daemon->options.state_dir);
-	return gp_store_open(path, &daemon->store, err);
+	r = gp_store_open(path, &daemon->store, err);
+	if (r == 0)
+		daemon_set_retention(daemon);
+	return r;
 }
 
 static void daemon_read_boot_id(struct gp_daemon *daemon)
@@ -335,6 +353,10 @@ static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 		r = gp_job_recover(daemon, err);
 	if (r == 0)
 		r = gp_store_start(daemon->store, err);
+	if (r == 0)
+		r = gp_history_new(daemon->store, &daemon->loop, &daemon->history, err);
+	if (r == 0)
+		r = gp_backup_new(daemon, &daemon->backup, err);
 	gp_activation_fini(&daemon->activation);
 	return r;
 }
@@ -359,6 +381,7 @@ int gp_daemon_init(struct gp_daemon *daemon, struct gp_settings *settings, struc
 	gp_list_init(&daemon->dead_peers);
 	gp_list_init(&daemon->jobs);
 	gp_registry_init(&daemon->registry);
+	gp_list_init(&daemon->recalls);
 	gp_list_init(&daemon->devices);
 	gp_timer_init(&daemon->schedule_timer, daemon_schedule_again);
 	daemon_read_boot_id(daemon);
@@ -400,10 +423,13 @@ uint32_t gp_daemon_next_proc(struct gp_daemon *daemon)
 void gp_daemon_fini(struct gp_daemon *daemon)
 {
 	daemon->loop.stop = true;
+	gp_backup_free(gp_take_ptr(daemon->backup));
+	gp_history_free(daemon->history);
 	gp_list_for_each(peer, &daemon->peers, struct gp_peer, node) {
 		gp_peer_drop(peer);
 	}
 	gp_peer_reap(daemon);
+	gp_recall_fini(daemon);
 	gp_list_for_each(device, &daemon->devices, struct gp_device, node) {
 		gp_device_free(device);
 	}

@@ -2,8 +2,8 @@
 #ifndef GP_DAEMON_DAEMON_H
 #define GP_DAEMON_DAEMON_H
 /*
- * The owner of everything in gpupresd. All of it lives on the loop's thread, but for the store's
- * writer thread, which gets copies.
+ * The owner of everything in gpupresd. All of it lives on the loop's thread, but for the
+ * threads that write and read the database, which get and give copies.
  */
 #include "base/err.h"
 #include "base/list.h"
@@ -18,6 +18,8 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+struct gp_backup;
+struct gp_history;
 struct gp_settings;
 struct gp_store;
 
@@ -68,6 +70,11 @@ struct gp_daemon {
 	struct gp_registry registry;
 	struct gp_list devices; /* struct gp_device, by ordinal */
 	struct gp_store *store;
+	struct gp_history *history;
+	struct gp_backup *backup;
+	struct gp_list recalls; /* struct gp_recall */
+
+	size_t held_bytes; /* of commands: see daemon/command.h */
 
 	uint64_t next_job;
 	uint32_t next_proc; /* see gp_store_take_proc_block */

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/time.h"
+#include "daemon/command.h"
 #include "daemon/device.h"
 #include "daemon/launch.h"
 #include "daemon/orphans.h"
@@ -91,7 +92,8 @@ void gp_job_free(struct gp_job *job)
 	gp_timer_disarm(&job->supervisor_timer);
 	gp_timer_disarm(&job->recover_timer);
 	gp_registry_remove(job);
-	free(job->blob);
+	gp_command_forget(job);
+	gp_command_drop(job);
 	free(job);
 }
 
@@ -100,10 +102,15 @@ struct gp_job *gp_job_find(struct gp_daemon *daemon, uint64_t id)
 	return gp_registry_find(daemon, id);
 }
 
+void gp_job_file(const struct gp_daemon *daemon, uint64_t id, const char *suffix, char *buf,
+		 size_t buf_bytes)
+{
+	snprintf(buf, buf_bytes, "%s/jobs/%" PRIu64 ".%s", daemon->options.state_dir, id, suffix);
+}
+
 void gp_job_path(const struct gp_job *job, const char *suffix, char *buf, size_t buf_bytes)
 {
-	snprintf(buf, buf_bytes, "%s/jobs/%" PRIu64 ".%s", job->daemon->options.state_dir, job->id,
-		 suffix);
+	gp_job_file(job->daemon, job->id, suffix, buf, buf_bytes);
 }
 
 bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint32_t n_env)
@@ -142,7 +149,7 @@ void gp_job_set_command(struct gp_job *job, char *blob, uint32_t blob_bytes, uin
  * The command and environment do not change, and can be a MiB: written until the job has started,
  * and not with every step of a preemption.
  */
-static void job_store(const struct gp_job *job, enum gp_job_state old)
+static void job_store(struct gp_job *job, enum gp_job_state old)
 {
 	bool with_blob = job->blob && (!old || old == GP_JOB_QUEUED);
 	const struct gp_store_job s = {
@@ -171,6 +178,8 @@ static void job_store(const struct gp_job *job, enum gp_job_state old)
 	};
 
 	gp_store_put_job(job->daemon->store, &s);
+	if (with_blob)
+		gp_command_hold(job);
 }
 
 static void job_set_state_va(struct gp_job *job, enum gp_job_state state, const char *cause,
@@ -230,7 +239,7 @@ void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *caus
 	gp_timer_disarm(&job->supervisor_timer);
 	job->saved_bytes = 0;
 	/* It is never started again, and its environment is nobody's business any more. */
-	free(gp_take_ptr(job->blob));
+	gp_command_drop(job);
 	va_start(ap, cause);
 	job_set_state_va(job, state, cause, ap);
 	va_end(ap);
@@ -547,23 +556,29 @@ void gp_job_handle_supervisor(struct gp_peer *peer, const struct gp_wire_msg *ms
 	}
 }
 
-void gp_job_start(struct gp_job *job)
+static void job_launch(struct gp_job *job)
 {
 	struct gp_err err;
 	int r;
 
-	job->started_ns = gp_wallclock_ns();
-	gp_job_set_state(job, GP_JOB_STARTING, "fits on device %u", job->device->ordinal);
 	r = gp_launch_supervisor(job, &job->supervisor_pid, &job->supervisor_pidfd, &err);
 	if (r < 0) {
 		gp_job_finish(job, GP_JOB_FAILED, "%s", err.msg);
 		return;
 	}
+	gp_command_drop(job);
 	job->supervisor_source.fd = job->supervisor_pidfd;
 	job->supervisor_source.dispatch = job_supervisor_ended;
 	r = gp_loop_add(&job->daemon->loop, &job->supervisor_source, EPOLLIN, &err);
 	if (r < 0)
 		gp_log(GP_LOG_ERR, "supervisor", "job=%" PRIu64 " error=\"%s\"", job->id, err.msg);
+}
+
+void gp_job_start(struct gp_job *job)
+{
+	job->started_ns = gp_wallclock_ns();
+	gp_job_set_state(job, GP_JOB_STARTING, "fits on device %u", job->device->ordinal);
+	gp_command_need(job, job_launch);
 }
 
 /*
@@ -621,12 +636,13 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 		return 0;
 	}
-	if (s->blob_bytes) {
+	job->blob_bytes = (uint32_t)s->blob_bytes;
+	if (job->state == GP_JOB_QUEUED && gp_command_fits(daemon, s->blob_bytes)) {
 		job->blob = malloc(s->blob_bytes);
 		if (!job->blob)
 			return gp_err_set(err, -ENOMEM, "out of memory");
 		memcpy(job->blob, s->blob, s->blob_bytes);
-		job->blob_bytes = (uint32_t)s->blob_bytes;
+		gp_command_hold(job);
 	}
 	return 0;
 }

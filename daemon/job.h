@@ -68,7 +68,10 @@ struct gp_job {
 	char name[GP_WIRE_NAME_BYTES];
 	char cause[128];
 	char command[256]; /* the arguments, as far as they are shown */
-	char *blob;	   /* argv, environment, working directory; NULL if adopted */
+	/* argv, environment, working directory; NULL if adopted, or to be read: daemon/command.h */
+	char *blob;
+	bool holds_blob;
+	struct gp_command_fetch *fetch;
 	uint32_t n_args, n_env, blob_bytes;
 
 	struct gp_peer *supervisor;
@@ -162,6 +165,9 @@ void gp_job_handle_supervisor(struct gp_peer *peer, const struct gp_wire_msg *ms
 void gp_job_supervisor_closed(struct gp_job *job);
 /* @blob is just @n_args arguments, @n_env variables and a working directory, each terminated. */
 bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint32_t n_env);
+/* As gp_job_path, for a job that need not be in memory. */
+void gp_job_file(const struct gp_daemon *daemon, uint64_t id, const char *suffix, char *buf,
+		 size_t buf_bytes);
 /* Folder and paths of a job's files; -ENAMETOOLONG cannot happen for paths checked at start. */
 void gp_job_path(const struct gp_job *job, const char *suffix, char *buf, size_t buf_bytes);
 

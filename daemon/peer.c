@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/peer.h"
 
+#include "daemon/backup.h"
 #include "daemon/device.h"
 #include "daemon/job.h"
 #include "daemon/preempt.h"
 #include "daemon/proc.h"
+#include "daemon/recall.h"
 #include "daemon/request.h"
 
 #include <errno.h>
@@ -154,6 +156,7 @@ static void peer_flush(struct gp_peer *peer)
 		gp_request_list_more(peer);
 	if (peer->role == GP_ROLE_MOVER)
 		peer_resume_shims(peer->daemon);
+	gp_recall_more(peer);
 }
 
 void gp_peer_send_ok(struct gp_peer *peer, const struct gp_wire_msg *request)
@@ -339,6 +342,7 @@ void gp_peer_new(struct gp_daemon *daemon, int fd, bool on_shim_socket)
 	peer->source.dispatch = peer_dispatch;
 	gp_list_init(&peer->queue);
 	gp_list_init(&peer->requests);
+	gp_list_init(&peer->recalls);
 	gp_list_init(&peer->node);
 	if (gp_loop_add(&daemon->loop, &peer->source, EPOLLIN, &err) < 0) {
 		gp_log(GP_LOG_WARN, "peer", "pid=%d error=\"%s\"", cred.pid, err.msg);
@@ -361,6 +365,8 @@ void gp_peer_close(struct gp_peer *peer, const char *why)
 	gp_list_del(&peer->node);
 	gp_list_add_tail(&peer->daemon->dead_peers, &peer->node);
 	gp_job_forget_peer(peer);
+	gp_recall_forget_peer(peer);
+	gp_backup_forget_peer(peer);
 	if (peer->role == GP_ROLE_SHIM && peer->proc)
 		gp_proc_gone(peer->proc);
 	else if (peer->role == GP_ROLE_SUPERVISOR && peer->job)
@@ -385,6 +391,8 @@ void gp_peer_drop(struct gp_peer *peer)
 	gp_loop_remove(&peer->daemon->loop, &peer->source);
 	gp_close_fd(&peer->source.fd);
 	gp_job_forget_peer(peer);
+	gp_recall_forget_peer(peer);
+	gp_backup_forget_peer(peer);
 	peer_free(peer);
 }
 

@@ -33,7 +33,9 @@ struct gp_peer {
 	bool welcome_pending;
 	struct gp_wire_msg list; /* a LIST under way: goes on when the queue is empty */
 	bool listing;
-	uint64_t listed_job; /* the last one sent */
+	uint64_t listed_job;	/* the last one sent */
+	struct gp_list recalls; /* struct gp_recall: what it asked of the past */
+	size_t n_recalls;
 	uid_t uid;
 	pid_t pid;
 	union {

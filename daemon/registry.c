@@ -114,7 +114,7 @@ struct gp_job *gp_registry_next_queued(const struct gp_registry *registry, const
 static bool registry_is_held(const struct gp_job *job)
 {
 	return !gp_list_empty(&job->procs) || !gp_list_empty(&job->requests) || job->supervisor ||
-	       job->supervisor_pidfd >= 0;
+	       job->fetch || job->supervisor_pidfd >= 0;
 }
 
 void gp_registry_trim(struct gp_daemon *daemon)

@@ -2,10 +2,13 @@
 #include "daemon/request.h"
 
 #include "base/size.h"
+#include "daemon/backup.h"
 #include "daemon/device.h"
 #include "daemon/job.h"
 #include "daemon/preempt.h"
+#include "daemon/recall.h"
 #include "daemon/schedule.h"
+#include "daemon/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +18,9 @@
 #include <sys/stat.h>
 
 #define REQUEST_MAX_PRIORITY GP_REGISTRY_MAX_PRIORITY
-#define REQUEST_SEALS	     (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
+/* Commands that wait for a disk that is slow, or full: then no more are taken. */
+#define REQUEST_MAX_BACKLOG (64u << 20)
+#define REQUEST_SEALS	    (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 
 /* Reads the sealed memfd: once sealed nobody can change or shorten it while we read. */
 static int request_read_blob(int fd, const struct gp_wire_submit *s, char **ret_blob,
@@ -80,6 +85,13 @@ static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 	if (s->priority < -REQUEST_MAX_PRIORITY || s->priority > REQUEST_MAX_PRIORITY) {
 		gp_peer_send_error(peer, msg, -ERANGE, "priority %d is outside -%d to %d",
 				   s->priority, REQUEST_MAX_PRIORITY, REQUEST_MAX_PRIORITY);
+		return;
+	}
+	if (gp_store_backlog_bytes(peer->daemon->store) > REQUEST_MAX_BACKLOG) {
+		gp_peer_send_error(
+			peer, msg, -EAGAIN,
+			"%s still has to be written to the database: try again later",
+			gp_size_format(gp_store_backlog_bytes(peer->daemon->store), a, sizeof(a)));
 		return;
 	}
 	if (s->mem_bytes > largest) {
@@ -193,8 +205,12 @@ static void request_logs(struct gp_peer *peer, const struct gp_wire_msg *msg, st
 	}
 	gp_job_path(job, "log", path, sizeof(path));
 	/* Who follows a job asks before the supervisor has opened its log: both must find one file.
+	 * The log of an ended job may have been removed with its history, and stays so.
 	 */
-	fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (gp_job_state_is_final(job->state) && access(path, F_OK) < 0)
+		fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	else
+		fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0) {
 		gp_peer_send_error(peer, msg, -errno, "cannot open the log of job %" PRIu64 ": %s",
 				   job->id, path);
@@ -349,6 +365,12 @@ void gp_request_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int 
 	case GP_WIRE_DEVICES:
 		request_devices(peer, msg);
 		return;
+	case GP_WIRE_BACKUP:
+		gp_backup_request(peer, msg);
+		return;
+	case GP_WIRE_HISTORY:
+		gp_recall_history(peer, msg);
+		return;
 	default:
 		break;
 	}
@@ -360,8 +382,7 @@ void gp_request_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int 
 	}
 	job = gp_job_find(peer->daemon, msg->header.job);
 	if (!job) {
-		gp_peer_send_error(peer, msg, -ENOENT, "no job %" PRIu64 ": see gpupresctl list",
-				   msg->header.job);
+		gp_recall_job(peer, msg);
 		return;
 	}
 	request_of_job(peer, msg, job);

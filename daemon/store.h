@@ -93,6 +93,14 @@ gp_must_check int gp_store_take_proc_block(struct gp_store *store, uint32_t *ret
 gp_must_check int gp_store_swap_boot_id(struct gp_store *store, const char *boot_id, bool *ret_same,
 					struct gp_err *err);
 
+/*
+ * Jobs that ended more than @days ago are forgotten by and by, and the ones that ended first while
+ * there are more than @events; 0 = no bound. @jobs_dir holds their logs and status files, which go
+ * with them: see daemon/retention.h. May be called again at any time, from the loop.
+ */
+void gp_store_set_retention(struct gp_store *store, uint64_t days, uint64_t events,
+			    const char *jobs_dir);
+
 /* Starts the writer. What was queued before is written now. */
 gp_must_check int gp_store_start(struct gp_store *store, struct gp_err *err);
 
@@ -104,6 +112,19 @@ void gp_store_put_job(struct gp_store *store, const struct gp_store_job *job);
 void gp_store_add_event(struct gp_store *store, const struct gp_store_event *event);
 void gp_store_put_proc(struct gp_store *store, uint64_t job, uint32_t proc, pid_t pid);
 void gp_store_delete_proc(struct gp_store *store, uint32_t proc);
+/*
+ * For other threads than the loop's. Waits until all that was queued when @ticket was drawn is
+ * written, at most @timeout_ms. False if it is not.
+ */
+bool gp_store_wait_written(struct gp_store *store, uint64_t ticket, int timeout_ms);
+/* On the loop's thread: stands for all that was queued so far. */
+uint64_t gp_store_ticket(const struct gp_store *store);
+/* Memory of what was queued and is not written yet. */
+size_t gp_store_backlog_bytes(const struct gp_store *store);
+/* On any thread: the last attempt to write failed. */
+bool gp_store_is_failing(const struct gp_store *store);
+/* Of the database; lives as long as the store. */
+const char *gp_store_path(const struct gp_store *store);
 /* Hands what was queued since the last call to the writer, as one transaction. */
 void gp_store_commit(struct gp_store *store);
 

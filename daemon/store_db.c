@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/store_db.h"
 
+#include "base/time.h"
 #include "base/wire/messages.h"
 
 #include <errno.h>
@@ -13,6 +14,9 @@
 
 /* How long to wait for somebody who looks into the database with a tool of his own. */
 #define STORE_BUSY_MS 5000
+/* How long a daemon that starts looks for damage, and how often it looks at the clock meanwhile. */
+#define STORE_CHECK_NS	  (300 * GP_NS_PER_MS)
+#define STORE_CHECK_STEPS 1000 /* of sqlite's virtual machine */
 /* As the command of struct gp_wire_job: what is shown of a job's arguments. */
 #define STORE_COMMAND_BYTES 256
 
@@ -58,16 +62,23 @@ _Static_assert(GP_JOB_QUEUED == 1 && GP_JOB_RUNNING == 3 && GP_JOB_FROZEN == 5 &
 		       GP_JOB_CANCELLED == 12,
 	       "databases hold these numbers: new states get new ones");
 
+/* sqlite puts line ends into what it says of pages; the last words can do without the first. */
+static int store_damaged(const char *path, const char *why, struct gp_err *err)
+{
+	const char *line = strrchr(why, '\n');
+
+	return gp_err_set(err, -EUCLEAN,
+			  "the database %s is damaged (%.80s): move it away to start afresh, or "
+			  "rescue it with sqlite3's .recover",
+			  path, line ? line + 1 : why);
+}
+
 int gp_store_db_fail(sqlite3 *db, const char *path, struct gp_err *err)
 {
 	int code = sqlite3_errcode(db);
 
 	if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
-		return gp_err_set(
-			err, -EUCLEAN,
-			"the database %s is damaged (%s): move it away to start afresh, or "
-			"rescue it with sqlite3's .recover",
-			path, sqlite3_errmsg(db));
+		return store_damaged(path, sqlite3_errmsg(db), err);
 	return gp_err_set(err, -EIO, "the database %s cannot be used: %s", path,
 			  sqlite3_errmsg(db));
 }
@@ -123,6 +134,39 @@ static int store_migrate(sqlite3 *db, const char *path, struct gp_err *err)
 	return 0;
 }
 
+static int store_check_is_over(void *arg)
+{
+	const uint64_t *until_ns = arg;
+
+	return gp_now_ns() > *until_ns;
+}
+
+/*
+ * Looks for damaged pages, as far as that goes in the time: of a large history the rest is noticed
+ * when it is read.
+ */
+static int store_check(sqlite3 *db, const char *path, struct gp_err *err)
+{
+	uint64_t until_ns = gp_now_ns() + STORE_CHECK_NS;
+	sqlite3_stmt *s = NULL;
+	const char *found;
+	int r, step;
+
+	sqlite3_progress_handler(db, STORE_CHECK_STEPS, store_check_is_over, &until_ns);
+	r = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &s, NULL);
+	step = r == SQLITE_OK ? sqlite3_step(s) : r;
+	found = step == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : "ok";
+	if (step != SQLITE_ROW && step != SQLITE_INTERRUPT)
+		r = gp_store_db_fail(db, path, err);
+	else if (!found || strcmp(found, "ok") != 0)
+		r = store_damaged(path, found ? found : "out of memory", err);
+	else
+		r = 0;
+	sqlite3_finalize(s);
+	sqlite3_progress_handler(db, 0, NULL, NULL);
+	return r;
+}
+
 int gp_store_db_open(const char *path, sqlite3 **ret_db, struct gp_err *err)
 {
 	sqlite3 *db = NULL;
@@ -135,6 +179,8 @@ int gp_store_db_open(const char *path, sqlite3 **ret_db, struct gp_err *err)
 			 NULL) != SQLITE_OK)
 		r = gp_store_db_fail(db, path, err);
 	else
+		r = store_check(db, path, err);
+	if (r == 0)
 		r = store_migrate(db, path, err);
 	if (r < 0) {
 		sqlite3_close(db);

@@ -146,6 +146,20 @@ struct gp_wire_job {
 	char command[256];
 };
 
+/* What HISTORY asks for: of all jobs, those that ended; of one, the changes of its state. */
+struct gp_wire_history {
+	uint64_t since_wallclock_ns; /* what ended, or happened, then or later */
+	uint64_t limit;		     /* the last so many; 0 = all */
+};
+
+/* A change of a job's state. */
+struct gp_wire_event {
+	uint64_t wallclock_ns, duration_ns; /* when; how long it had been in the old state */
+	uint32_t old_state, new_state;	    /* enum gp_job_state; old_state 0 = it was new */
+	char cause[128];
+	char boot_id[40]; /* of the machine, as /proc/sys/kernel/random/boot_id */
+};
+
 struct gp_wire_device {
 	uint32_t ordinal;
 	uint32_t ready;
@@ -319,6 +333,13 @@ struct gp_wire_meminfo {
 	/* C -> D; answered by JOB (DEVICE) messages and END */                                    \
 	X(LIST, list, struct gp_wire_none)                                                         \
 	X(DEVICES, devices, struct gp_wire_none)                                                   \
+	/* C -> D; answered by JOB messages, the last that ended first, or, with the id of a job   \
+	 * in the header, by EVENT messages, the first first; and END */                           \
+	X(HISTORY, history, struct gp_wire_history)                                                \
+	X(EVENT, event, struct gp_wire_event)                                                      \
+	/* C -> D; answered by BACKED_UP with the size +1 fd: a copy of the database, read-only */ \
+	X(BACKUP, backup, struct gp_wire_none)                                                     \
+	X(BACKED_UP, backed_up, struct gp_wire_bytes)                                              \
 	X(JOB, job, struct gp_wire_job)                                                            \
 	X(DEVICE, device, struct gp_wire_device)                                                   \
 	X(END, end, struct gp_wire_none)                                                           \

@@ -102,6 +102,9 @@ static bool wire_body_ok(const struct gp_wire_msg *m)
 		return wire_terminated(m->job.name, sizeof(m->job.name)) &&
 		       wire_terminated(m->job.cause, sizeof(m->job.cause)) &&
 		       wire_terminated(m->job.command, sizeof(m->job.command));
+	case GP_WIRE_EVENT:
+		return wire_terminated(m->event.cause, sizeof(m->event.cause)) &&
+		       wire_terminated(m->event.boot_id, sizeof(m->event.boot_id));
 	case GP_WIRE_DEVICE:
 		return wire_terminated(m->device.kind, sizeof(m->device.kind)) &&
 		       wire_terminated(m->device.name, sizeof(m->device.name));

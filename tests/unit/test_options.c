@@ -2,6 +2,7 @@
 #include "base/wire/messages.h"
 #include "cli/options.h"
 #include "cli/submit.h"
+#include "cli/when.h"
 #include "tests/unit/check.h"
 
 #include <errno.h>
@@ -131,6 +132,15 @@ static void test_bad_usage_is_refused_in_one_line(void)
 		"submit --follow x",
 		"run --wait x",
 		"preempt --to running 1",
+		"history 1 2",
+		"history --limit",
+		"history --limit -1",
+		"history --limit 1x",
+		"history --since",
+		"history --since yesterday",
+		"list --since 1h",
+		"backup",
+		"backup a b",
 		"completion",
 		"completion fish",
 	};
@@ -152,9 +162,9 @@ static void test_bad_usage_is_refused_in_one_line(void)
 
 static void test_help_and_completion_name_every_option(void)
 {
-	static const char *const names[] = { "--priority", "--mem",   "--name",	  "--env",
-					     "--wait",	   "--to",    "--follow", "--json",
-					     "--help",	   "--socket" };
+	static const char *const names[] = { "--priority", "--mem",    "--name",   "--env",
+					     "--wait",	   "--to",     "--follow", "--json",
+					     "--help",	   "--socket", "--since",  "--limit" };
 	gp_auto_free char *help = NULL;
 	gp_auto_free char *script = NULL;
 	size_t bytes;
@@ -238,8 +248,66 @@ static void test_pack_when_too_large_is_refused(void)
 	gp_options_fini(&o);
 }
 
+static void test_history_when_limit_and_since_are_given_takes_them(void)
+{
+	PARSE("history --since=1970-01-02 --limit 5 12");
+
+	CHECK_EQ(r, 0);
+	CHECK_EQ(o.limit, 5);
+	CHECK_EQ(o.since_ns, 86400 * 1000000000ull);
+	CHECK_STR(o.operand, "12");
+	gp_options_fini(&o);
+}
+
+static void test_history_when_no_limit_is_given_shows_the_last_or_all_of_one(void)
+{
+	PARSE("history");
+	char with_job[] = "history 3";
+
+	CHECK_EQ(r, 0);
+	CHECK_EQ(o.limit, 100);
+	gp_options_fini(&o);
+	CHECK_EQ(parse_words(with_job, words, &o, &err), 0);
+	CHECK_EQ(o.limit, 0);
+	gp_options_fini(&o);
+}
+
+static void test_when_is_a_date_or_how_long_ago(void)
+{
+	static const char *const bad[] = { "",
+					   "x",
+					   "1",
+					   "1w",
+					   "-1h",
+					   "2026-13-01",
+					   "2026-05-04 ",
+					   "2026-05-04 12",
+					   "12:30",
+					   "99999999999999999999s",
+					   "1hh" };
+	const uint64_t second = 1000000000ull, now = 1000000 * second;
+	uint64_t ns;
+
+	CHECK_EQ(gp_when_parse("90s", now, &ns), 0);
+	CHECK_EQ(ns, now - 90 * second);
+	CHECK_EQ(gp_when_parse("2h", now, &ns), 0);
+	CHECK_EQ(ns, now - 7200 * second);
+	CHECK_EQ(gp_when_parse("100000000000d", now, &ns), 0);
+	CHECK_EQ(ns, 0);
+	CHECK_EQ(gp_when_parse("1970-01-02 01:02:03", now, &ns), 0);
+	CHECK_EQ(ns, (86400 + 3600 + 123) * second);
+	CHECK_EQ(gp_when_parse("1970-01-02T01:02", now, &ns), 0);
+	CHECK_EQ(ns, (86400 + 3600 + 120) * second);
+	for (size_t i = 0; i < GP_ARRAY_SIZE(bad); i++)
+		CHECK_EQ(gp_when_parse(bad[i], now, &ns), -EINVAL);
+}
+
 int main(void)
 {
+	setenv("TZ", "UTC", 1);
+	test_when_is_a_date_or_how_long_ago();
+	test_history_when_limit_and_since_are_given_takes_them();
+	test_history_when_no_limit_is_given_shows_the_last_or_all_of_one();
 	test_submit_when_all_options_are_given_takes_them();
 	test_run_when_the_command_starts_takes_no_more_options();
 	test_preempt_when_no_state_is_given_swaps();

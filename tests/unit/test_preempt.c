@@ -259,6 +259,7 @@ static void begin(void)
 	gp_list_init(&d.dead_peers);
 	gp_list_init(&d.jobs);
 	gp_registry_init(&d.registry);
+	gp_list_init(&d.recalls);
 	gp_list_init(&d.devices);
 	CHECK_EQ(gp_loop_init(&d.loop, &err), 0);
 	d.loop.turn_end = turn_end;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/job.h"
+#include "daemon/proc.h"
 #include "daemon/registry.h"
 #include "daemon/store.h"
 #include "tests/unit/check.h"
@@ -96,15 +96,14 @@ static void test_place_when_state_changes_then_moved(void)
 
 static void test_trim_when_many_ended_then_oldest_go_unless_held(void)
 {
-	struct gp_proc *proc = calloc(1, 4096);
-	struct gp_list *node = (struct gp_list *)(void *)proc;
+	struct gp_proc proc = { 0 };
 	struct gp_job *held;
 
 	begin();
-	CHECK(proc);
 	held = add(1, 0, GP_JOB_DONE);
-	gp_list_init(node);
-	gp_list_add_tail(&held->procs, node); /* as if one of its processes still talked to us */
+	gp_list_init(&proc.node);
+	gp_list_add_tail(&held->procs,
+			 &proc.node); /* as if one of its processes still talked to us */
 	for (uint64_t i = 2; i <= N_JOBS; i++)
 		add(i, 0, i % 2 ? GP_JOB_DONE : GP_JOB_RUNNING);
 	gp_registry_trim(&d);
@@ -113,8 +112,7 @@ static void test_trim_when_many_ended_then_oldest_go_unless_held(void)
 	CHECK(!gp_registry_find(&d, 3));
 	CHECK(gp_registry_find(&d, 4));
 	CHECK(gp_registry_find(&d, N_JOBS - 1));
-	gp_list_del(node);
-	free(proc);
+	gp_list_del(&proc.node);
 	end();
 }
 

@@ -5,7 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct seen {
@@ -156,7 +159,8 @@ static void test_load_when_many_have_ended_then_the_last_and_all_live(const char
 			 "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <"
 			 " 3000) INSERT INTO jobs (id, state, priority, uid, n_args, n_env,"
 			 " mem_bytes, ended_ns, n_preemptions, adopted, name, cause)"
-			 " SELECT i, iif(i = 7, 3, 10), 0, 0, 0, 0, 0, iif(i = 7, 0, 10000 - i), 0,"
+			 " SELECT i, CASE i WHEN 7 THEN 3 ELSE 10 END, 0, 0, 0, 0, 0, CASE i WHEN "
+			 "7 THEN 0 ELSE 10000 - i END, 0,"
 			 " 0, '', '' FROM n WHERE i != 5"),
 		 SQLITE_OK);
 	s = read_once(path);
@@ -307,6 +311,258 @@ static void test_open_when_folder_is_missing_then_says_where(void)
 	CHECK(strstr(err.msg, "/nonexistent/gpupres.db") != NULL);
 }
 
+static int64_t number(const char *path, const char *sql)
+{
+	sqlite3_stmt *s;
+	int64_t n = -1;
+	sqlite3 *db;
+
+	CHECK_EQ(sqlite3_open(path, &db), SQLITE_OK);
+	CHECK_EQ(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
+	if (sqlite3_step(s) == SQLITE_ROW)
+		n = sqlite3_column_int64(s, 0);
+	sqlite3_finalize(s);
+	sqlite3_close(db);
+	return n;
+}
+
+static void limit_files(rlim_t bytes)
+{
+	const struct rlimit limit = { .rlim_cur = bytes, .rlim_max = RLIM_INFINITY };
+
+	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void put(struct gp_store *store, uint64_t id, uint32_t state, uint32_t n_preemptions)
+{
+	static const char blob[] = "/bin/true\0HOME=/root\0/";
+	const struct gp_store_job job = { .id = id,
+					  .state = state,
+					  .n_preemptions = n_preemptions,
+					  .ended_ns = state >= 10 ? 1 : 0,
+					  .name = "job",
+					  .cause = "for a test",
+					  .blob = state >= 10 ? NULL : blob,
+					  .blob_bytes = state >= 10 ? 0 : sizeof(blob) };
+	const struct gp_store_event event = {
+		.job = id, .wallclock_ns = 1, .new_state = state, .cause = "test", .boot_id = "x"
+	};
+
+	gp_store_put_job(store, &job);
+	gp_store_add_event(store, &event);
+	gp_store_commit(store);
+}
+
+/* A limit to the size of files is a full disk for sqlite. */
+static void test_write_when_disk_is_full_then_last_states_come_later(const char *path)
+{
+	const uint64_t n_jobs = 300;
+	const uint32_t n_steps = 40;
+	struct gp_store *store;
+	struct seen s;
+
+	signal(SIGXFSZ, SIG_IGN);
+	s = reopen(path, &store);
+	CHECK_EQ(s.n, 0);
+	start(store);
+	put(store, 1, 1, 0);
+	CHECK(gp_store_wait_written(store, gp_store_ticket(store), 10000));
+	limit_files(4096);
+	for (uint32_t step = 0; step < n_steps; step++) {
+		for (uint64_t id = 1; id <= n_jobs; id++)
+			put(store, id, step + 1 < n_steps ? 3 : id % 2 ? 3 : 10, step);
+		gp_store_put_proc(store, 1, 70000 + step, 1);
+		if (step)
+			gp_store_delete_proc(store, 70000 + step - 1);
+		gp_store_commit(store);
+	}
+	CHECK(!gp_store_wait_written(store, gp_store_ticket(store), 1500));
+	limit_files(RLIM_INFINITY);
+	CHECK(gp_store_wait_written(store, gp_store_ticket(store), 10000));
+	gp_store_close(store);
+	s = read_once(path);
+	CHECK_EQ(s.n, n_jobs);
+	CHECK_EQ(s.n_procs, 1);
+	CHECK_EQ(s.last_proc.proc, 70000 + n_steps - 1);
+	CHECK_EQ(number(path, "SELECT count(*) FROM jobs WHERE n_preemptions != 39"), 0);
+	CHECK_EQ(number(path, "SELECT count(*) FROM commands"), n_jobs / 2);
+	/* Of the history what may wait in memory, the last of it; and the one written before. */
+	CHECK_EQ(number(path, "SELECT count(*) FROM events"), 8192 + 1);
+}
+
+static void test_write_when_one_row_is_impossible_then_others_are_written(const char *path)
+{
+	struct gp_store *store;
+
+	CHECK_EQ(execute(path, "CREATE TRIGGER t BEFORE INSERT ON events WHEN new.job = 2 BEGIN"
+			       " SELECT RAISE(ABORT, 'not this one'); END"),
+		 SQLITE_OK);
+	reopen(path, &store);
+	start(store);
+	put(store, 2, 3, 77);
+	put(store, 3, 3, 78);
+	gp_store_close(store);
+	CHECK_EQ(number(path, "SELECT count(*) FROM jobs WHERE n_preemptions >= 77"), 2);
+	CHECK_EQ(number(path, "SELECT count(*) FROM events WHERE job = 3 AND rowid > 8193"), 1);
+}
+
+static bool exists(const char *dir, uint64_t job, const char *suffix)
+{
+	char path[PATH_MAX + 64];
+
+	snprintf(path, sizeof(path), "%s/%llu.%s", dir, (unsigned long long)job, suffix);
+	return access(path, F_OK) == 0;
+}
+
+static void touch(const char *dir, uint64_t job, const char *suffix)
+{
+	char path[PATH_MAX + 64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%llu.%s", dir, (unsigned long long)job, suffix);
+	f = fopen(path, "w");
+	CHECK(f);
+	fclose(f);
+}
+
+/* Waits for the writer to have done what it does when there is nothing to write. */
+static void wait_for(const char *path, const char *sql, int64_t want)
+{
+	for (int i = 0; i < 1000 && number(path, sql) != want; i++)
+		usleep(10000); /* polls with a deadline */
+	CHECK_EQ(number(path, sql), want);
+}
+
+/* Jobs 1 to 1000, each with 3 events; multiples of 100 live, the others ended in the order of ids.
+ */
+static const char past[] =
+	"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
+	" INSERT INTO jobs (id, state, priority, uid, n_args, n_env, mem_bytes, submitted_ns,"
+	" ended_ns, n_preemptions, adopted, name, cause) SELECT i, 3, 0, 0, 0, 0, 0, 1,"
+	" CASE WHEN i % 100 THEN i ELSE 0 END, 0, 0, '', '' FROM n;"
+	"INSERT INTO events SELECT id, 1, 0, 0, 1, '', '' FROM jobs;"
+	"INSERT INTO events SELECT id, 1, 0, 1, 2, '', '' FROM jobs;"
+	"INSERT INTO events SELECT id, 1, 0, 2, 3, '', '' FROM jobs;";
+
+static void test_retention_when_too_many_events_then_oldest_jobs_go(const char *path,
+								    const char *dir)
+{
+	struct gp_store *store;
+
+	reopen(path, &store);
+	CHECK_EQ(execute(path, past), SQLITE_OK);
+	for (uint64_t id = 99; id <= 1000; id++) {
+		touch(dir, id, "log");
+		touch(dir, id, "status");
+	}
+	start(store);
+	gp_store_set_retention(store, 0, 2000, dir);
+	wait_for(path, "SELECT count(*) FROM events", 1998); /* whole jobs */
+	CHECK_EQ(number(path, "SELECT count(*) FROM jobs"), 1000 - 334);
+	CHECK_EQ(number(path, "SELECT min(id) FROM jobs WHERE ended_ns > 0"), 338);
+	CHECK_EQ(number(path, "SELECT count(*) FROM jobs WHERE ended_ns = 0"), 10);
+	CHECK(exists(dir, 100, "log") && exists(dir, 300, "status") && exists(dir, 338, "log"));
+	CHECK(!exists(dir, 99, "log") && !exists(dir, 99, "status") && !exists(dir, 337, "log"));
+	/* Of live jobs only events go, and only if theirs alone are too many. */
+	gp_store_set_retention(store, 0, 20, dir);
+	wait_for(path, "SELECT count(*) FROM events", 20);
+	CHECK_EQ(number(path, "SELECT count(*) FROM jobs"), 10);
+	CHECK(exists(dir, 100, "log") && exists(dir, 1000, "status"));
+	CHECK_EQ(number(path, "SELECT count(*) FROM meta WHERE key = 'forgetting'"), 0);
+	CHECK_EQ(execute(path, "DELETE FROM events"), SQLITE_CONSTRAINT);
+	gp_store_close(store);
+}
+
+static void test_retention_when_too_old_then_gone_and_ids_are_not_given_again(const char *path,
+									      const char *dir)
+{
+	struct gp_store *store;
+	struct seen s;
+
+	reopen(path, &store);
+	CHECK_EQ(execute(path, past), SQLITE_OK);
+	CHECK_EQ(execute(path, "UPDATE jobs SET ended_ns = 5 WHERE ended_ns = 0 AND id > 500;"
+			       "UPDATE jobs SET ended_ns = 4000000000000000000 WHERE id = 7"),
+		 SQLITE_OK);
+	start(store);
+	gp_store_set_retention(store, 90, 0, dir);
+	wait_for(path, "SELECT count(*) FROM jobs", 6); /* 5 that live, and one of the future */
+	CHECK_EQ(number(path, "SELECT count(*) FROM events"), 18);
+	gp_store_close(store);
+	s = read_once(path);
+	CHECK_EQ(s.next_job, 1001);
+}
+
+/* The second page is the root of the first table; the last pages hold rows. */
+static void damage(const char *path, off_t offset)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	char junk[4096];
+
+	CHECK(fd >= 0);
+	memset(junk, 0xa5, sizeof(junk));
+	CHECK_EQ(pwrite(fd, junk, sizeof(junk), offset), sizeof(junk));
+	close(fd);
+}
+
+static void test_open_when_pages_are_damaged_then_says_so(const char *path)
+{
+	struct gp_store *store;
+	struct gp_err err;
+
+	CHECK_EQ(gp_store_open(path, &store, &err), 0);
+	gp_store_close(store);
+	CHECK_EQ(execute(path, past), SQLITE_OK);
+	CHECK_EQ(execute(path, "PRAGMA wal_checkpoint(TRUNCATE)"), SQLITE_OK);
+	damage(path, 4096 * 3);
+	CHECK_EQ(gp_store_open(path, &store, &err), -EUCLEAN);
+	CHECK(strstr(err.msg, path) && strstr(err.msg, "damaged") && !strchr(err.msg, '\n'));
+	damage(path, 0);
+	CHECK_EQ(gp_store_open(path, &store, &err), -EUCLEAN);
+}
+
+/* What a crash of the machine leaves: the write-ahead log ends in the middle of a transaction. */
+static void test_open_when_wal_is_cut_short_then_what_was_whole_is_there(const char *path)
+{
+	char copy[PATH_MAX + 64], command[5 * PATH_MAX];
+	struct gp_store *store;
+	struct stat st;
+	struct seen s;
+
+	snprintf(copy, sizeof(copy), "%s.copy", path);
+	reopen(path, &store);
+	start(store);
+	put(store, 1, 3, 0);
+	CHECK(gp_store_wait_written(store, gp_store_ticket(store), 10000));
+	put(store, 2, 3, 0);
+	CHECK(gp_store_wait_written(store, gp_store_ticket(store), 10000));
+	snprintf(command, sizeof(command), "cp %s %s && cp %s-wal %s-wal", path, copy, path, copy);
+	CHECK_EQ(system(command), 0);
+	gp_store_close(store);
+	snprintf(command, sizeof(command), "%s-wal", copy);
+	CHECK_EQ(stat(command, &st), 0);
+	CHECK_EQ(truncate(command, st.st_size - 100), 0);
+	s = read_once(copy);
+	CHECK_EQ(s.n, 1);
+	CHECK_EQ(s.last_id, 1);
+}
+
+static void test_open_when_folder_is_read_only_then_says_so(const char *dir)
+{
+	char path[PATH_MAX + 64];
+	struct gp_store *store;
+	struct gp_err err;
+
+	if (geteuid() == 0)
+		return; /* root may write there */
+	snprintf(path, sizeof(path), "%s/read-only/gpupres.db", dir);
+	*strrchr(path, '/') = '\0';
+	CHECK_EQ(mkdir(path, 0500), 0);
+	path[strlen(path)] = '/';
+	CHECK_EQ(gp_store_open(path, &store, &err), -EIO);
+	CHECK(strstr(err.msg, path));
+}
+
 int main(void)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -316,7 +572,6 @@ int main(void)
 	snprintf(dir, sizeof(dir), "%s/gp-test-store-XXXXXX", tmp ? tmp : "/tmp");
 	CHECK(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/gpupres.db", dir);
-	snprintf(other, sizeof(other), "%s/damaged.db", dir);
 	snprintf(old, sizeof(old), "%s/old.db", dir);
 	test_job_when_put_twice_then_last_is_kept(path);
 	test_job_when_ended_then_its_command_is_dropped(path);
@@ -325,10 +580,23 @@ int main(void)
 	test_procs_when_deleted_then_gone(path);
 	test_proc_block_when_taken_again_then_another(path);
 	test_open_when_version_1_then_migrated(old);
+	snprintf(other, sizeof(other), "%s/full.db", dir);
+	test_write_when_disk_is_full_then_last_states_come_later(other);
+	test_write_when_one_row_is_impossible_then_others_are_written(other);
+	snprintf(other, sizeof(other), "%s/many.db", dir);
+	test_retention_when_too_many_events_then_oldest_jobs_go(other, dir);
+	snprintf(other, sizeof(other), "%s/old-jobs.db", dir);
+	test_retention_when_too_old_then_gone_and_ids_are_not_given_again(other, dir);
+	snprintf(other, sizeof(other), "%s/pages.db", dir);
+	test_open_when_pages_are_damaged_then_says_so(other);
+	snprintf(other, sizeof(other), "%s/wal.db", dir);
+	test_open_when_wal_is_cut_short_then_what_was_whole_is_there(other);
+	test_open_when_folder_is_read_only_then_says_so(dir);
+	snprintf(other, sizeof(other), "%s/damaged.db", dir);
 	test_open_when_made_by_newer_version_then_refused(path);
 	test_open_when_damaged_then_says_so(other);
 	test_open_when_folder_is_missing_then_says_where();
-	snprintf(command, sizeof(command), "rm -r %s", dir);
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
 	CHECK_EQ(system(command), 0);
 	return 0;
 }
