@@ -23,6 +23,7 @@ enum option_id {
 	OPT_WAIT,
 	OPT_TO,
 	OPT_FOLLOW,
+	OPT_ALL,
 };
 
 #define CMD(id)	   (1u << GP_CMD_##id)
@@ -52,6 +53,7 @@ static const struct option {
 	  "frozen (memory stays) or swapped (memory freed, the default)" },
 	{ OPT_FOLLOW, CMD(LOGS), 'f', "follow", NULL, NULL,
 	  "go on until the job ends and print what it writes" },
+	{ OPT_ALL, CMD(LIST), 'a', "all", NULL, NULL, "the jobs of all users (for admins)" },
 	{ OPT_SOCKET, CMD_ALL, 0, "socket", "PATH", NULL, "control socket of the daemon" },
 	{ OPT_JSON, CMD_ALL, 0, "json", NULL, NULL, "print JSON: sizes in bytes, times in ns" },
 	{ OPT_HELP, CMD_ALL, 'h', "help", NULL, NULL, "show this text" },
@@ -156,6 +158,9 @@ static int options_set(struct gp_options *o, const struct option *opt, const cha
 		return 0;
 	case OPT_FOLLOW:
 		o->follow = true;
+		return 0;
+	case OPT_ALL:
+		o->all = true;
 		return 0;
 	case OPT_SOCKET:
 		o->socket = value;

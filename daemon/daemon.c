@@ -64,12 +64,33 @@ static void daemon_accept_again(struct gp_timer *timer)
 	gp_loop_set_events(&l->daemon->loop, &l->source, EPOLLIN);
 }
 
+/*
+ * A system's control socket is for the members of one group, and what is for jobs is for all: what
+ * may be said there concerns the sender alone.
+ */
+static int daemon_open_to(const struct gp_daemon *daemon, const struct gp_listener *l,
+			  const char *path, struct gp_err *err)
+{
+	const struct gp_options *o = &daemon->options;
+	mode_t mode = !o->system ? 0600 : l->is_shim ? 0666 : 0660;
+
+	if (o->system && !l->is_shim && chown(path, (uid_t)-1, o->control_group) < 0)
+		return gp_err_sys(err, -errno,
+				  "cannot give %s to group %u: make uid %u a member of it, or "
+				  "choose another --group",
+				  path, (unsigned int)o->control_group, (unsigned int)daemon->uid);
+	if (chmod(path, mode) < 0)
+		return gp_err_sys(err, -errno, "cannot open %s to its users", path);
+	return 0;
+}
+
 static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const char *name,
 			 struct gp_err *err)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", daemon->options.runtime_dir,
 			 name);
+	int r;
 
 	if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
 		return gp_err_set(
@@ -85,8 +106,13 @@ static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const 
 		return gp_err_sys(err, -errno, "cannot create a socket");
 	/* The lock says that nobody else serves here: what is left is a dead daemon's. */
 	unlink(addr.sun_path);
-	if (bind(l->source.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-	    chmod(addr.sun_path, 0600) < 0 || listen(l->source.fd, SOMAXCONN) < 0)
+	if (bind(l->source.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+		return gp_err_sys(err, -errno, "cannot listen on %s", addr.sun_path);
+	/* Nobody can connect before there is a queue. */
+	r = daemon_open_to(daemon, l, addr.sun_path, err);
+	if (r < 0)
+		return r;
+	if (listen(l->source.fd, SOMAXCONN) < 0)
 		return gp_err_sys(err, -errno, "cannot listen on %s", addr.sun_path);
 	return gp_loop_add(&daemon->loop, &l->source, EPOLLIN, err);
 }
@@ -121,11 +147,11 @@ static int daemon_signals(struct gp_daemon *daemon, struct gp_err *err)
 }
 
 /* A folder of our own: made if missing, and nobody else's. */
-static int daemon_folder(const char *path, struct gp_err *err)
+static int daemon_folder(const char *path, mode_t mode, struct gp_err *err)
 {
 	struct stat st;
 
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+	if (mkdir(path, mode) < 0 && errno != EEXIST)
 		return gp_err_sys(err, -errno, "cannot make the folder %s", path);
 	if (lstat(path, &st) < 0)
 		return gp_err_sys(err, -errno, "cannot look at %s", path);
@@ -205,7 +231,7 @@ static int daemon_open_store(struct gp_daemon *daemon, struct gp_err *err)
 	int r;
 
 	snprintf(path, sizeof(path), "%s/jobs", daemon->options.state_dir);
-	r = daemon_folder(path, err);
+	r = daemon_folder(path, 0700, err);
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/gpupres.db", daemon->options.state_dir);
@@ -226,9 +252,9 @@ static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 	const struct gp_options *o = &daemon->options;
 	int r;
 
-	r = daemon_folder(o->runtime_dir, err);
+	r = daemon_folder(o->runtime_dir, o->system ? 0755 : 0700, err);
 	if (r == 0)
-		r = daemon_folder(o->state_dir, err);
+		r = daemon_folder(o->state_dir, 0700, err);
 	if (r == 0)
 		r = daemon_lock(daemon, err);
 	if (r == 0)
@@ -267,6 +293,7 @@ int gp_daemon_init(struct gp_daemon *daemon, const struct gp_options *options, s
 		.signals.fd = -1,
 	};
 	gp_list_init(&daemon->peers);
+	gp_peer_init_strangers(daemon);
 	gp_list_init(&daemon->dead_peers);
 	gp_list_init(&daemon->jobs);
 	gp_list_init(&daemon->devices);
@@ -316,4 +343,5 @@ void gp_daemon_fini(struct gp_daemon *daemon)
 	gp_close_fd(&daemon->signals.fd);
 	gp_loop_fini(&daemon->loop);
 	gp_close_fd(&daemon->lock_fd);
+	gp_access_free_admins(&daemon->options.admins);
 }

@@ -7,6 +7,7 @@
  */
 #include "base/err.h"
 #include "base/list.h"
+#include "daemon/access.h"
 #include "daemon/loop.h"
 
 #include <limits.h>
@@ -21,6 +22,10 @@ struct gp_options {
 	enum gp_device_kind device;
 	uint64_t arena_bytes, swap_bytes;
 	const char *runtime_dir, *state_dir, *swap_dir; /* absolute */
+	bool system;					/* serves all users; else its own alone */
+	gid_t control_group;	 /* system: who may open the control socket */
+	struct gp_admins admins; /* system, beside root */
+	int32_t max_priority;	 /* system: of the jobs of others than admins */
 };
 
 /* A listening socket. */
@@ -42,7 +47,9 @@ struct gp_daemon {
 
 	struct gp_listener control, shim;
 	struct gp_source signals;
-	struct gp_list peers;	   /* struct gp_peer */
+	struct gp_list peers;	  /* struct gp_peer */
+	struct gp_list strangers; /* struct gp_peer without a hello, by age */
+	struct gp_timer stranger_timer;
 	struct gp_list dead_peers; /* closed in this turn, freed at its end */
 	struct gp_list jobs;	   /* struct gp_job, by id */
 	struct gp_list devices;	   /* struct gp_device, by ordinal */

@@ -20,6 +20,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/pidfd.h>
 
 /* How long a supervisor has to come back to a restarted daemon; it tries once a second. */
 #define JOB_SUPERVISOR_GRACE_NS (10 * GP_NS_PER_SEC)
@@ -337,9 +338,9 @@ void gp_job_signal(struct gp_job *job, int signo)
 	struct gp_wire_msg m;
 
 	if (job->adopted) {
-		/* The connection is still open, so the pid has not been reused. */
 		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-			if (kill(proc->pid, signo) < 0 && errno != ESRCH)
+			if (pidfd_send_signal(proc->peer->pidfd, signo, NULL, 0) < 0 &&
+			    errno != ESRCH)
 				gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
 				       job->id, proc->pid, strerror(errno));
 		}

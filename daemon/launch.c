@@ -177,6 +177,10 @@ int gp_launch_supervisor(struct gp_job *job, pid_t *ret_pid, int *ret_pidfd, str
 	size_t n = 0;
 	int r;
 
+	/* Nobody's command may run with the rights of the daemon. */
+	if (job->uid != job->daemon->uid)
+		return gp_err_set(err, -EPERM, "this daemon cannot start jobs as uid %u",
+				  (unsigned int)job->uid);
 	argv = calloc((size_t)job->n_args + LAUNCH_EXTRA_ARGS + 1, sizeof(*argv));
 	if (!argv)
 		return gp_err_set(err, -ENOMEM, "out of memory");

@@ -15,8 +15,15 @@
 #define MAIN_DEFAULT_SWAP_BYTES	 (64ull << 30)
 #define MAIN_DEFAULT_ARENA_BYTES (16ull << 30) /* or a quarter of RAM, if that is less */
 
+/* Of a daemon of all users. */
+#define MAIN_SYSTEM_STATE_DIR "/var/lib/gpupres"
+#define MAIN_SYSTEM_GROUP     "gpupres"
+
 enum main_option {
 	OPT_USER = 256,
+	OPT_GROUP,
+	OPT_ADMINS,
+	OPT_MAX_PRIORITY,
 	OPT_DEVICE,
 	OPT_ARENA,
 	OPT_SWAP_DIR,
@@ -30,6 +37,9 @@ enum main_option {
 
 static const struct option main_options[] = {
 	{ "user", no_argument, NULL, OPT_USER },
+	{ "group", required_argument, NULL, OPT_GROUP },
+	{ "admins", required_argument, NULL, OPT_ADMINS },
+	{ "max-priority", required_argument, NULL, OPT_MAX_PRIORITY },
 	{ "device", required_argument, NULL, OPT_DEVICE },
 	{ "arena", required_argument, NULL, OPT_ARENA },
 	{ "swap-dir", required_argument, NULL, OPT_SWAP_DIR },
@@ -43,19 +53,24 @@ static const struct option main_options[] = {
 };
 
 static const char main_help[] =
-	"Usage: gpupresd --user [OPTION]...\n"
+	"Usage: gpupresd [--user] [OPTION]...\n"
 	"Preempts and resumes CUDA jobs together with their device memory.\n"
 	"\n"
-	"  --user               serve this user only, without root\n"
+	"  --user               serve this user only, without root (default: all users)\n"
+	"  --group GROUP        who may submit to a daemon of all users (default: gpupres)\n"
+	"  --admins LIST        who sees and controls all jobs there, beside root: "
+	"alice,@wheel\n"
+	"  --max-priority N     highest priority there for others than admins (default: 0)\n"
 	"  --device KIND        nvidia, soft (a CUDA device on the CPU), or auto (default: "
 	"nvidia)\n"
 	"  --arena SIZE         pinned host memory for evicted bytes (default: 16G or RAM/4)\n"
 	"  --swap-dir DIR       where bytes go that the arena does not hold (default: the state "
 	"folder)\n"
 	"  --swap-max SIZE      at most this much of it (default: 64G; 0: none)\n"
-	"  --state-dir DIR      database, logs (default: $XDG_STATE_HOME/gpupres)\n"
-	"  --runtime-dir DIR    sockets (default: $GPUPRES_RUNTIME_DIR or "
-	"$XDG_RUNTIME_DIR/gpupres)\n"
+	"  --state-dir DIR      database, logs (default: /var/lib/gpupres; with --user "
+	"$XDG_STATE_HOME/gpupres)\n"
+	"  --runtime-dir DIR    sockets (default: /run/gpupres; with --user "
+	"$GPUPRES_RUNTIME_DIR or $XDG_RUNTIME_DIR/gpupres)\n"
 	"  --log-level LEVEL    err, warn, info (default) or debug\n"
 	"  --help, --version\n";
 
@@ -63,6 +78,7 @@ struct main_args {
 	struct gp_options options;
 	enum gp_log_level log_level;
 	bool user, done;
+	const char *group;
 	char runtime_dir[PATH_MAX], state_dir[PATH_MAX], swap_dir[PATH_MAX];
 };
 
@@ -89,6 +105,20 @@ static int main_path(const char *option, const char *text, char *buf, struct gp_
 	return 0;
 }
 
+static int main_priority(const char *text, int32_t *ret, struct gp_err *err)
+{
+	char *end;
+	long n;
+
+	errno = 0;
+	n = strtol(text, &end, 10);
+	if (errno || end == text || *end || n < -GP_WIRE_MAX_PRIORITY || n > GP_WIRE_MAX_PRIORITY)
+		return gp_err_set(err, -EINVAL, "--max-priority %s is no number from -%d to %d",
+				  text, GP_WIRE_MAX_PRIORITY, GP_WIRE_MAX_PRIORITY);
+	*ret = (int32_t)n;
+	return 0;
+}
+
 static int main_device(const char *text, struct main_args *args, struct gp_err *err)
 {
 	if (!strcmp(text, "soft"))
@@ -108,6 +138,15 @@ static int main_option(int option, struct main_args *args, struct gp_err *err)
 	case OPT_USER:
 		args->user = true;
 		return 0;
+	case OPT_GROUP:
+		args->group = optarg;
+		return 0;
+	case OPT_ADMINS:
+		if (gp_access_add_admins(&args->options.admins, optarg, err) < 0)
+			return gp_err_prepend(err, "--admins");
+		return 0;
+	case OPT_MAX_PRIORITY:
+		return main_priority(optarg, &args->options.max_priority, err);
 	case OPT_DEVICE:
 		return main_device(optarg, args, err);
 	case OPT_ARENA:
@@ -152,14 +191,36 @@ static int main_default_state_dir(char *buf, struct gp_err *err)
 	return n < PATH_MAX ? 0 : gp_err_set(err, -ENAMETOOLONG, "HOME is too long");
 }
 
+/* Serves all users, from where all of them look, and needs no more rights than one of them. */
+static int main_system(struct main_args *args, struct gp_err *err)
+{
+	struct gp_options *o = &args->options;
+
+	if (geteuid() == 0)
+		return gp_err_set(err, -EPERM,
+				  "gpupresd does not run as root: start it as the user gpupres, or "
+				  "with --user");
+	o->system = true;
+	if (!*args->runtime_dir)
+		strcpy(args->runtime_dir, GP_WIRE_SYSTEM_DIR);
+	if (!*args->state_dir)
+		strcpy(args->state_dir, MAIN_SYSTEM_STATE_DIR);
+	if (gp_access_find_group(args->group ? args->group : MAIN_SYSTEM_GROUP, &o->control_group,
+				 err) < 0)
+		return gp_err_prepend(err, "cannot tell who may submit: give --group");
+	return 0;
+}
+
 static int main_defaults(struct main_args *args, struct gp_err *err)
 {
 	struct gp_options *o = &args->options;
 	struct sysinfo info;
 	int r = 0;
 
-	if (!*args->runtime_dir)
-		r = gp_wire_runtime_dir(args->runtime_dir, sizeof(args->runtime_dir), err);
+	if (!args->user)
+		r = main_system(args, err);
+	if (r == 0 && !*args->runtime_dir)
+		r = gp_wire_user_runtime_dir(args->runtime_dir, sizeof(args->runtime_dir), err);
 	if (r == 0 && !*args->state_dir)
 		r = main_default_state_dir(args->state_dir, err);
 	if (r < 0)
@@ -196,9 +257,11 @@ static int main_parse(int argc, char **argv, struct main_args *args, struct gp_e
 	if (optind < argc)
 		return gp_err_set(err, -EINVAL, "unexpected argument %s (see gpupresd --help)",
 				  argv[optind]);
-	if (!args->user)
+	if (args->user && (args->group || args->options.admins.n_uids ||
+			   args->options.admins.n_gids || args->options.max_priority))
 		return gp_err_set(err, -EINVAL,
-				  "this version serves one user: start it with --user");
+				  "--group, --admins and --max-priority are for a daemon of all "
+				  "users: leave them out, or --user");
 	return main_defaults(args, err);
 }
 

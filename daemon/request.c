@@ -14,8 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define REQUEST_MAX_PRIORITY 1000
-#define REQUEST_SEALS	     (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
+#define REQUEST_SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 
 /* Reads the sealed memfd: once sealed nobody can change or shorten it while we read. */
 static int request_read_blob(int fd, const struct gp_wire_submit *s, char **ret_blob,
@@ -77,9 +76,15 @@ static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 	char a[32], b[32];
 	int r;
 
-	if (s->priority < -REQUEST_MAX_PRIORITY || s->priority > REQUEST_MAX_PRIORITY) {
+	if (s->priority < -GP_WIRE_MAX_PRIORITY || s->priority > GP_WIRE_MAX_PRIORITY) {
 		gp_peer_send_error(peer, msg, -ERANGE, "priority %d is outside -%d to %d",
-				   s->priority, REQUEST_MAX_PRIORITY, REQUEST_MAX_PRIORITY);
+				   s->priority, GP_WIRE_MAX_PRIORITY, GP_WIRE_MAX_PRIORITY);
+		return;
+	}
+	if (!peer->is_admin && s->priority > peer->daemon->options.max_priority) {
+		gp_peer_send_error(peer, msg, -EPERM,
+				   "priority %d is for admins, you may use %d and below: lower it",
+				   s->priority, peer->daemon->options.max_priority);
 		return;
 	}
 	if (s->mem_bytes > largest) {
@@ -121,6 +126,11 @@ static void request_send_job(struct gp_peer *peer, const struct gp_wire_msg *msg
 	gp_peer_send(peer, &reply, NULL, 0);
 }
 
+static bool request_lists(const struct gp_peer *peer, const struct gp_job *job)
+{
+	return job->uid == peer->uid || (peer->list.list.all && gp_access_may(peer, job));
+}
+
 /* History is longer than a queue may be: as much at a time as the socket takes. */
 void gp_request_list_more(struct gp_peer *peer)
 {
@@ -129,7 +139,7 @@ void gp_request_list_more(struct gp_peer *peer)
 	gp_list_for_each(job, &peer->daemon->jobs, struct gp_job, node) {
 		if (peer->n_queued)
 			return;
-		if (job->id <= peer->listed_job)
+		if (job->id <= peer->listed_job || !request_lists(peer, job))
 			continue;
 		peer->listed_job = job->id;
 		request_send_job(peer, &peer->list, job);
@@ -143,6 +153,11 @@ static void request_list(struct gp_peer *peer, const struct gp_wire_msg *msg)
 {
 	if (peer->listing) {
 		gp_peer_send_error(peer, msg, -EBUSY, "one LIST at a time");
+		return;
+	}
+	if (msg->list.all && !peer->is_admin) {
+		gp_peer_send_error(peer, msg, -EPERM,
+				   "only admins may list the jobs of all users: leave out --all");
 		return;
 	}
 	memcpy(&peer->list, msg, msg->header.size);
@@ -302,7 +317,8 @@ void gp_request_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int 
 		break;
 	}
 	job = gp_job_find(peer->daemon, msg->header.job);
-	if (!job) {
+	/* Whose job it is must not be told by how this fails. */
+	if (!job || !gp_access_may(peer, job)) {
 		gp_peer_send_error(peer, msg, -ENOENT, "no job %" PRIu64 ": see gpupresctl list",
 				   msg->header.job);
 		return;

@@ -22,7 +22,8 @@
 #define GP_WIRE_MAX_CHANNELS	64 /* entries of one CHANNELS message */
 #define GP_WIRE_MAX_EXTENTS	64 /* entries of one EXTENTS message: one fd each */
 #define GP_WIRE_MAX_IDS		256
-#define GP_WIRE_MAX_PROCS	32 /* processes of one job on one device */
+#define GP_WIRE_MAX_PRIORITY	1000 /* and its negative */
+#define GP_WIRE_MAX_PROCS	32   /* processes of one job on one device */
 #define GP_WIRE_MAX_SUBMIT_BLOB (1u << 20)
 
 enum gp_role {
@@ -151,6 +152,11 @@ struct gp_wire_device {
 	uint64_t arena_bytes, arena_used_bytes, swap_bytes, swap_used_bytes;
 	char kind[16]; /* "soft" or "nvidia" */
 	char name[GP_WIRE_NAME_BYTES];
+};
+
+struct gp_wire_list {
+	uint32_t all; /* 0: the sender's own jobs; else those of all users, for admins */
+	uint32_t reserved;
 };
 
 struct gp_wire_started {
@@ -307,7 +313,7 @@ struct gp_wire_meminfo {
 	X(LOGS, logs, struct gp_wire_none)                                                         \
 	X(LOG, log, struct gp_wire_none)                                                           \
 	/* C -> D; answered by JOB (DEVICE) messages and END */                                    \
-	X(LIST, list, struct gp_wire_none)                                                         \
+	X(LIST, list, struct gp_wire_list)                                                         \
 	X(DEVICES, devices, struct gp_wire_none)                                                   \
 	X(JOB, job, struct gp_wire_job)                                                            \
 	X(DEVICE, device, struct gp_wire_device)                                                   \

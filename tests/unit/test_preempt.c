@@ -216,6 +216,7 @@ static void begin(void)
 	d.options.state_dir = folder;
 	d.control.source.fd = d.shim.source.fd = d.signals.fd = -1;
 	gp_list_init(&d.peers);
+	gp_peer_init_strangers(&d);
 	gp_list_init(&d.dead_peers);
 	gp_list_init(&d.jobs);
 	gp_list_init(&d.devices);
