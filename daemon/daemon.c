@@ -10,6 +10,7 @@
 #include "daemon/job.h"
 #include "daemon/peer.h"
 #include "daemon/schedule.h"
+#include "daemon/spawner.h"
 #include "daemon/store.h"
 
 #include <errno.h>
@@ -294,6 +295,7 @@ int gp_daemon_init(struct gp_daemon *daemon, const struct gp_options *options, s
 	};
 	gp_list_init(&daemon->peers);
 	gp_peer_init_strangers(daemon);
+	gp_spawner_init(daemon);
 	gp_list_init(&daemon->dead_peers);
 	gp_list_init(&daemon->jobs);
 	gp_list_init(&daemon->devices);
@@ -331,6 +333,7 @@ void gp_daemon_fini(struct gp_daemon *daemon)
 		gp_peer_drop(peer);
 	}
 	gp_peer_reap(daemon);
+	gp_spawner_fini(daemon);
 	gp_list_for_each(device, &daemon->devices, struct gp_device, node) {
 		gp_device_free(device);
 	}

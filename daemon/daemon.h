@@ -23,9 +23,10 @@ struct gp_options {
 	uint64_t arena_bytes, swap_bytes;
 	const char *runtime_dir, *state_dir, *swap_dir; /* absolute */
 	bool system;					/* serves all users; else its own alone */
-	gid_t control_group;	 /* system: who may open the control socket */
-	struct gp_admins admins; /* system, beside root */
-	int32_t max_priority;	 /* system: of the jobs of others than admins */
+	gid_t control_group;	  /* system: who may open the control socket */
+	struct gp_admins admins;  /* system, beside root */
+	int32_t max_priority;	  /* system: of the jobs of others than admins */
+	const char *spawn_socket; /* system: of gpupres-spawn */
 };
 
 /* A listening socket. */
@@ -50,9 +51,10 @@ struct gp_daemon {
 	struct gp_list peers;	  /* struct gp_peer */
 	struct gp_list strangers; /* struct gp_peer without a hello, by age */
 	struct gp_timer stranger_timer;
-	struct gp_list dead_peers; /* closed in this turn, freed at its end */
-	struct gp_list jobs;	   /* struct gp_job, by id */
-	struct gp_list devices;	   /* struct gp_device, by ordinal */
+	struct gp_list spawn_calls; /* requests to gpupres-spawn; see daemon/spawner.h */
+	struct gp_list dead_peers;  /* closed in this turn, freed at its end */
+	struct gp_list jobs;	    /* struct gp_job, by id */
+	struct gp_list devices;	    /* struct gp_device, by ordinal */
 	struct gp_store *store;
 
 	uint64_t next_job;

@@ -8,6 +8,7 @@
 #include "daemon/preempt.h"
 #include "daemon/proc.h"
 #include "daemon/schedule.h"
+#include "daemon/spawner.h"
 #include "daemon/store.h"
 #include "daemon/transition.h"
 
@@ -28,6 +29,9 @@
  */
 #define JOB_THAW_GRACE_NS (15 * GP_NS_PER_SEC)
 
+/* gpupres-spawn does not run: a job that waits for it is tried again. */
+#define JOB_START_AGAIN_NS (5 * GP_NS_PER_SEC)
+
 static void job_supervisor_timeout(struct gp_timer *timer);
 
 static struct gp_job *job_alloc(struct gp_daemon *daemon, uint64_t id)
@@ -40,6 +44,7 @@ static struct gp_job *job_alloc(struct gp_daemon *daemon, uint64_t id)
 	job->id = id;
 	job->supervisor_pidfd = -1;
 	job->exit_code = -1;
+	gp_limits_init(&job->limits);
 	gp_list_init(&job->procs);
 	gp_list_init(&job->requests);
 	gp_timer_init(&job->supervisor_timer, job_supervisor_timeout);
@@ -339,8 +344,12 @@ void gp_job_signal(struct gp_job *job, int signo)
 
 	if (job->adopted) {
 		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-			if (pidfd_send_signal(proc->peer->pidfd, signo, NULL, 0) < 0 &&
-			    errno != ESRCH)
+			if (pidfd_send_signal(proc->peer->pidfd, signo, NULL, 0) == 0 ||
+			    errno == ESRCH)
+				continue;
+			if (errno == EPERM && job->daemon->options.system)
+				gp_spawner_signal(job, proc->peer->pidfd, signo);
+			else
 				gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
 				       job->id, proc->pid, strerror(errno));
 		}
@@ -386,10 +395,31 @@ static int job_read_status(struct gp_job *job)
 	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
 		return -ENOENT;
 	code = strtol(text, &end, 10);
-	if (end == text || code < 0 || code > 255)
+	if (end == text || *end != '\n' || code < 0 || code > 255)
 		return -ENOENT;
 	job->exit_code = (int)code;
 	return 0;
+}
+
+static bool job_may_be_frozen(const struct gp_job *job)
+{
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		if (proc->frozen || proc->away)
+			return true;
+	}
+	return gp_now_ns() < job->no_kill_before_ns;
+}
+
+/*
+ * Nobody holds its processes together any more. In a system they are still in the job's cgroup, and
+ * are killed unless that would kill a frozen process of a card.
+ */
+static void job_orphaned(struct gp_job *job)
+{
+	if (job->daemon->options.system && !job_may_be_frozen(job))
+		gp_spawner_kill(job->daemon, job->id);
+	gp_job_finish(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_FAILED,
+		      "its supervisor is gone");
 }
 
 static void job_supervisor_gone(struct gp_job *job)
@@ -399,13 +429,19 @@ static void job_supervisor_gone(struct gp_job *job)
 	if (job_read_status(job) == 0 || job->fail_cause[0])
 		job_end(job);
 	else
-		gp_job_finish(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_FAILED,
-			      "its supervisor is gone");
+		job_orphaned(job);
 }
 
 static void job_supervisor_timeout(struct gp_timer *timer)
 {
 	job_supervisor_gone(gp_container_of(timer, struct gp_job, supervisor_timer));
+}
+
+/* An empty cgroup is of no use. */
+static void job_tidy(struct gp_job *job)
+{
+	if (job->daemon->options.system && !job->adopted && gp_job_state_is_final(job->state))
+		gp_spawner_remove(job->daemon, job->id);
 }
 
 static void job_supervisor_ended(struct gp_source *source, uint32_t events)
@@ -414,7 +450,9 @@ static void job_supervisor_ended(struct gp_source *source, uint32_t events)
 
 	gp_loop_remove(&job->daemon->loop, source);
 	gp_close_fd(&job->supervisor_pidfd);
-	gp_launch_reap(job->supervisor_pid);
+	if (!job->spawned)
+		gp_launch_reap(job->supervisor_pid);
+	job_tidy(job);
 	/* Its last message may still be in the socket: then the connection's end decides. */
 	if (!job->supervisor)
 		job_supervisor_gone(job);
@@ -423,8 +461,11 @@ static void job_supervisor_ended(struct gp_source *source, uint32_t events)
 void gp_job_supervisor_closed(struct gp_job *job)
 {
 	job->supervisor = NULL;
-	if (gp_job_state_is_final(job->state))
+	if (gp_job_state_is_final(job->state)) {
+		if (job->supervisor_pidfd < 0)
+			job_tidy(job);
 		return;
+	}
 	if (!job->supervisor_pid) /* started by an earlier daemon: it may come back */
 		gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
 			     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
@@ -463,23 +504,71 @@ void gp_job_handle_supervisor(struct gp_peer *peer, const struct gp_wire_msg *ms
 	}
 }
 
+/* The supervisor has been started: from now on its end is ours to see. */
+static void job_watch_supervisor(struct gp_job *job)
+{
+	struct gp_err err;
+
+	job->supervisor_source.fd = job->supervisor_pidfd;
+	job->supervisor_source.dispatch = job_supervisor_ended;
+	if (gp_loop_add(&job->daemon->loop, &job->supervisor_source, EPOLLIN, &err) < 0)
+		gp_log(GP_LOG_ERR, "supervisor", "job=%" PRIu64 " error=\"%s\"", job->id, err.msg);
+}
+
+void gp_job_spawned(struct gp_job *job, pid_t pid, int pidfd)
+{
+	if (job->supervisor_pid || gp_job_state_is_final(job->state)) {
+		close(pidfd);
+		return;
+	}
+	job->spawned = true;
+	job->supervisor_pid = pid;
+	job->supervisor_pidfd = pidfd;
+	/* Another process of its user was faster to call itself that. */
+	if (job->supervisor && job->supervisor->pid != pid)
+		gp_peer_close(job->supervisor, "not the job's supervisor");
+	job_watch_supervisor(job);
+}
+
+void gp_job_not_spawned(struct gp_job *job, const char *why)
+{
+	if (!gp_job_state_is_final(job->state))
+		gp_job_finish(job, GP_JOB_FAILED, "%s", why);
+}
+
+/* It is queued as before, and the daemon asks again. */
+static void job_start_later(struct gp_job *job, const struct gp_err *err)
+{
+	job->device = NULL;
+	job->rests_until_ns = gp_now_ns() + JOB_START_AGAIN_NS;
+	gp_wire_text(job->cause, sizeof(job->cause), err->msg);
+	gp_log(GP_LOG_WARN, "start", "job=%" PRIu64 " error=\"%s\"", job->id, err->msg);
+}
+
 void gp_job_start(struct gp_job *job)
 {
+	gp_auto_fd int spawner = -1;
+	bool spawn = job->daemon->options.system;
 	struct gp_err err;
 	int r;
 
+	if (spawn) {
+		spawner = gp_spawner_open(job->daemon, &err);
+		if (spawner < 0) {
+			job_start_later(job, &err);
+			return;
+		}
+	}
 	job->started_ns = gp_wallclock_ns();
 	gp_job_set_state(job, GP_JOB_STARTING, "fits on device %u", job->device->ordinal);
-	r = gp_launch_supervisor(job, &job->supervisor_pid, &job->supervisor_pidfd, &err);
-	if (r < 0) {
-		gp_job_finish(job, GP_JOB_FAILED, "%s", err.msg);
-		return;
-	}
-	job->supervisor_source.fd = job->supervisor_pidfd;
-	job->supervisor_source.dispatch = job_supervisor_ended;
-	r = gp_loop_add(&job->daemon->loop, &job->supervisor_source, EPOLLIN, &err);
+	if (spawn)
+		r = gp_spawner_start(job, gp_take_fd(&spawner), &err);
+	else
+		r = gp_launch_supervisor(job, &job->supervisor_pid, &job->supervisor_pidfd, &err);
 	if (r < 0)
-		gp_log(GP_LOG_ERR, "supervisor", "job=%" PRIu64 " error=\"%s\"", job->id, err.msg);
+		gp_job_finish(job, GP_JOB_FAILED, "%s", err.msg);
+	else if (!spawn)
+		job_watch_supervisor(job);
 }
 
 /*
@@ -490,6 +579,7 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 {
 	struct gp_daemon *daemon = arg;
 	struct gp_job *job;
+	size_t extra;
 
 	job = job_alloc(daemon, s->id);
 	if (!job)
@@ -519,6 +609,8 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	job->state_since_ns = gp_now_ns();
 	if (s->ended_ns)
 		return 0;
+	extra = gp_limits_find(s->blob, s->blob_bytes, (uint64_t)s->n_args + s->n_env + 1,
+			       &job->gid, &job->limits);
 	/* Rows can be damaged, or edited: what is not sound must not be walked. */
 	if (!s->state || s->state >= GP_JOB_STATE_MAX_) {
 		job->state = GP_JOB_QUEUED;
@@ -526,7 +618,7 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 		return 0;
 	}
 	if (!(s->adopted && !s->blob_bytes && !s->n_args) &&
-	    !gp_job_blob_is_sound(s->blob, s->blob_bytes, s->n_args, s->n_env)) {
+	    !gp_job_blob_is_sound(s->blob, s->blob_bytes - extra, s->n_args, s->n_env)) {
 		job->n_args = job->n_env = 0;
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 		return 0;

@@ -16,14 +16,16 @@
 #define MAIN_DEFAULT_ARENA_BYTES (16ull << 30) /* or a quarter of RAM, if that is less */
 
 /* Of a daemon of all users. */
-#define MAIN_SYSTEM_STATE_DIR "/var/lib/gpupres"
-#define MAIN_SYSTEM_GROUP     "gpupres"
+#define MAIN_SYSTEM_STATE_DIR	 "/var/lib/gpupres"
+#define MAIN_SYSTEM_GROUP	 "gpupres"
+#define MAIN_SYSTEM_SPAWN_SOCKET "/run/gpupres-spawn.sock"
 
 enum main_option {
 	OPT_USER = 256,
 	OPT_GROUP,
 	OPT_ADMINS,
 	OPT_MAX_PRIORITY,
+	OPT_SPAWN_SOCKET,
 	OPT_DEVICE,
 	OPT_ARENA,
 	OPT_SWAP_DIR,
@@ -40,6 +42,7 @@ static const struct option main_options[] = {
 	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "admins", required_argument, NULL, OPT_ADMINS },
 	{ "max-priority", required_argument, NULL, OPT_MAX_PRIORITY },
+	{ "spawn-socket", required_argument, NULL, OPT_SPAWN_SOCKET },
 	{ "device", required_argument, NULL, OPT_DEVICE },
 	{ "arena", required_argument, NULL, OPT_ARENA },
 	{ "swap-dir", required_argument, NULL, OPT_SWAP_DIR },
@@ -61,6 +64,8 @@ static const char main_help[] =
 	"  --admins LIST        who sees and controls all jobs there, beside root: "
 	"alice,@wheel\n"
 	"  --max-priority N     highest priority there for others than admins (default: 0)\n"
+	"  --spawn-socket PATH  of gpupres-spawn, which starts jobs there (default: "
+	"/run/gpupres-spawn.sock)\n"
 	"  --device KIND        nvidia, soft (a CUDA device on the CPU), or auto (default: "
 	"nvidia)\n"
 	"  --arena SIZE         pinned host memory for evicted bytes (default: 16G or RAM/4)\n"
@@ -80,6 +85,7 @@ struct main_args {
 	bool user, done;
 	const char *group;
 	char runtime_dir[PATH_MAX], state_dir[PATH_MAX], swap_dir[PATH_MAX];
+	char spawn_socket[PATH_MAX];
 };
 
 static int main_size(const char *option, const char *text, uint64_t *ret, struct gp_err *err)
@@ -147,6 +153,8 @@ static int main_option(int option, struct main_args *args, struct gp_err *err)
 		return 0;
 	case OPT_MAX_PRIORITY:
 		return main_priority(optarg, &args->options.max_priority, err);
+	case OPT_SPAWN_SOCKET:
+		return main_path("--spawn-socket", optarg, args->spawn_socket, err);
 	case OPT_DEVICE:
 		return main_device(optarg, args, err);
 	case OPT_ARENA:
@@ -205,6 +213,9 @@ static int main_system(struct main_args *args, struct gp_err *err)
 		strcpy(args->runtime_dir, GP_WIRE_SYSTEM_DIR);
 	if (!*args->state_dir)
 		strcpy(args->state_dir, MAIN_SYSTEM_STATE_DIR);
+	if (!*args->spawn_socket)
+		strcpy(args->spawn_socket, MAIN_SYSTEM_SPAWN_SOCKET);
+	o->spawn_socket = args->spawn_socket;
 	if (gp_access_find_group(args->group ? args->group : MAIN_SYSTEM_GROUP, &o->control_group,
 				 err) < 0)
 		return gp_err_prepend(err, "cannot tell who may submit: give --group");
@@ -257,11 +268,12 @@ static int main_parse(int argc, char **argv, struct main_args *args, struct gp_e
 	if (optind < argc)
 		return gp_err_set(err, -EINVAL, "unexpected argument %s (see gpupresd --help)",
 				  argv[optind]);
-	if (args->user && (args->group || args->options.admins.n_uids ||
-			   args->options.admins.n_gids || args->options.max_priority))
+	if (args->user &&
+	    (args->group || args->options.admins.n_uids || args->options.admins.n_gids ||
+	     args->options.max_priority || *args->spawn_socket))
 		return gp_err_set(err, -EINVAL,
-				  "--group, --admins and --max-priority are for a daemon of all "
-				  "users: leave them out, or --user");
+				  "--group, --admins, --max-priority and --spawn-socket are for a "
+				  "daemon of all users: leave them out, or --user");
 	return main_defaults(args, err);
 }
 

@@ -187,6 +187,7 @@ static int peer_admit(struct gp_peer *peer, const struct gp_wire_msg *hello, str
 	case GP_ROLE_SUPERVISOR:
 		job = gp_job_find(peer->daemon, hello->header.job);
 		if (!job || job->uid != peer->uid || job->supervisor ||
+		    (job->supervisor_pid && job->supervisor_pid != peer->pid) ||
 		    gp_job_state_is_final(job->state))
 			return gp_err_set(err, -ENOENT, "no job waits for this supervisor");
 		peer->job = job;

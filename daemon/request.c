@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/request.h"
 
+#include "base/log.h"
 #include "base/size.h"
 #include "daemon/device.h"
 #include "daemon/job.h"
@@ -11,6 +12,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -64,13 +66,45 @@ static void request_forget_files(const struct gp_job *job)
 	unlink(path);
 }
 
+/*
+ * What is read of a pid is the peer's if the peer has not ended by then. Where /proc hides others'
+ * processes, the job gets the limits of gpupres-spawn.
+ */
+static void request_read_limits(const struct gp_peer *peer, struct gp_limits *ret)
+{
+	struct gp_limits limits;
+	struct gp_err err;
+	gp_auto_fd int process = gp_access_open_process(peer, &err);
+	struct pollfd p = { .fd = process, .events = POLLIN };
+
+	if (process >= 0 && gp_limits_read(peer->pid, &limits) == 0 && poll(&p, 1, 0) == 0)
+		*ret = limits;
+	else
+		gp_log(GP_LOG_DEBUG, "limits", "pid=%d error=\"cannot be read\"", peer->pid);
+}
+
+/* They have to be known, as the command, until the job is started. */
+static int request_take_limits(const struct gp_peer *peer, struct gp_limits *ret, char **blob,
+			       uint32_t *blob_bytes, struct gp_err *err)
+{
+	gp_limits_init(ret);
+	if (!peer->daemon->options.system)
+		return 0;
+	request_read_limits(peer, ret);
+	if (gp_limits_append(blob, blob_bytes, peer->gid, ret) < 0)
+		return gp_err_set(err, -ENOMEM, "out of memory");
+	return 0;
+}
+
 static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
 			   size_t n_fds)
 {
 	const struct gp_wire_submit *s = &msg->submit;
 	uint64_t largest = request_largest_device(peer->daemon);
+	uint32_t blob_bytes = s->blob_bytes;
 	gp_auto_free char *blob = NULL;
 	struct gp_wire_msg reply;
+	struct gp_limits limits;
 	struct gp_job *job;
 	struct gp_err err;
 	char a[32], b[32];
@@ -97,6 +131,8 @@ static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 	}
 	r = n_fds == 1 ? request_read_blob(fds[0], s, &blob, &err)
 		       : gp_err_set(&err, -EBADMSG, "SUBMIT without its memfd");
+	if (r == 0)
+		r = request_take_limits(peer, &limits, &blob, &blob_bytes, &err);
 	if (r < 0) {
 		gp_peer_send_error(peer, msg, r, "%s", err.msg);
 		return;
@@ -108,7 +144,9 @@ static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 		return;
 	}
 	request_forget_files(job);
-	gp_job_set_command(job, gp_take_ptr(blob), s->blob_bytes, s->n_args, s->n_env);
+	job->gid = peer->gid;
+	job->limits = limits;
+	gp_job_set_command(job, gp_take_ptr(blob), blob_bytes, s->n_args, s->n_env);
 	gp_job_set_state(job, GP_JOB_QUEUED, "submitted");
 	gp_wire_init_reply(&reply, GP_WIRE_OK, msg);
 	reply.header.job = job->id;
@@ -200,7 +238,8 @@ static void request_logs(struct gp_peer *peer, const struct gp_wire_msg *msg, st
 	gp_job_path(job, "log", path, sizeof(path));
 	/* Who follows a job asks before the supervisor has opened its log: both must find one file.
 	 */
-	fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+	fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC,
+		  peer->daemon->options.system ? GP_JOB_SYSTEM_LOG_MODE : 0600);
 	if (fd < 0) {
 		gp_peer_send_error(peer, msg, -errno, "cannot open the log of job %" PRIu64 ": %s",
 				   job->id, path);

@@ -7,6 +7,7 @@
 #include "daemon/job.h"
 #include "daemon/peer.h"
 #include "daemon/proc.h"
+#include "daemon/spawner.h"
 #include "daemon/store.h"
 #include "tests/unit/check.h"
 
@@ -61,6 +62,7 @@ static void begin(void)
 	d.control.source.fd = d.shim.source.fd = d.signals.fd = -1;
 	gp_list_init(&d.peers);
 	gp_peer_init_strangers(&d);
+	gp_spawner_init(&d);
 	gp_list_init(&d.dead_peers);
 	gp_list_init(&d.jobs);
 	gp_list_init(&d.devices);
@@ -152,11 +154,11 @@ static bool has_ended(int sock)
 	return recv(sock, &byte, 1, MSG_DONTWAIT) == 0;
 }
 
-static void test_requests_when_the_job_is_anothers_then_answered_as_if_there_were_none(void)
+static void test_requests_when_the_job_is_foreign_then_answered_as_if_there_were_none(void)
 {
 	const uint32_t types[] = { GP_WIRE_SHOW,   GP_WIRE_WAIT,   GP_WIRE_LOGS,
 				   GP_WIRE_CANCEL, GP_WIRE_RESUME, GP_WIRE_PREEMPT };
-	struct gp_wire_msg m, anothers, none;
+	struct gp_wire_msg m, foreign, none;
 	struct gp_job *job;
 	char text[64];
 	int bob;
@@ -169,15 +171,15 @@ static void test_requests_when_the_job_is_anothers_then_answered_as_if_there_wer
 		if (types[i] == GP_WIRE_PREEMPT)
 			m.preempt.to = GP_JOB_SWAPPED;
 		m.header.job = job->id;
-		anothers = call(bob, &m);
+		foreign = call(bob, &m);
 		m.header.job = 99;
 		none = call(bob, &m);
-		CHECK_EQ(anothers.header.type, GP_WIRE_ERROR);
+		CHECK_EQ(foreign.header.type, GP_WIRE_ERROR);
 		CHECK_EQ(none.header.type, GP_WIRE_ERROR);
-		CHECK_EQ(anothers.error.code, none.error.code);
+		CHECK_EQ(foreign.error.code, none.error.code);
 		CHECK_STR(none.error.text, "no job 99: see gpupresctl list");
 		snprintf(text, sizeof(text), "no job %d: see gpupresctl list", (int)job->id);
-		CHECK_STR(anothers.error.text, text);
+		CHECK_STR(foreign.error.text, text);
 	}
 	CHECK_EQ(job->state, GP_JOB_RUNNING);
 	close(bob);
@@ -236,20 +238,20 @@ static void test_submit_when_the_priority_is_for_admins_then_refused(void)
 	end();
 }
 
-static void test_shim_when_it_names_anothers_job_then_refused_as_if_there_were_none(void)
+static void test_shim_when_it_names_foreign_job_then_refused_as_if_there_were_none(void)
 {
-	struct gp_wire_msg anothers, none;
+	struct gp_wire_msg foreign, none;
 	int socks[3] = { -1, -1, -1 };
 	struct gp_job *job;
 
 	begin();
 	job = job_of(ALICE);
 	socks[0] = connect_as(BOB, true);
-	anothers = hello(socks[0], GP_ROLE_SHIM, job->id);
+	foreign = hello(socks[0], GP_ROLE_SHIM, job->id);
 	socks[1] = connect_as(BOB, true);
 	none = hello(socks[1], GP_ROLE_SHIM, 99);
-	CHECK_EQ(anothers.header.type, GP_WIRE_ERROR);
-	CHECK_EQ(anothers.error.code, none.error.code);
+	CHECK_EQ(foreign.header.type, GP_WIRE_ERROR);
+	CHECK_EQ(foreign.error.code, none.error.code);
 	CHECK_STR(none.error.text, "no job 99 is running");
 	CHECK(gp_list_empty(&job->procs));
 	socks[2] = connect_as(ALICE, true);
@@ -377,10 +379,10 @@ static void test_shim_when_its_process_ends_and_a_child_keeps_the_connection_the
 int main(void)
 {
 	CHECK(mkdtemp(folder));
-	test_requests_when_the_job_is_anothers_then_answered_as_if_there_were_none();
+	test_requests_when_the_job_is_foreign_then_answered_as_if_there_were_none();
 	test_list_when_asked_then_own_jobs_and_all_for_admins();
 	test_submit_when_the_priority_is_for_admins_then_refused();
-	test_shim_when_it_names_anothers_job_then_refused_as_if_there_were_none();
+	test_shim_when_it_names_foreign_job_then_refused_as_if_there_were_none();
 	test_supervisor_when_of_another_user_then_refused();
 	test_shim_when_it_asks_for_what_clients_ask_then_dropped();
 	test_stranger_when_silent_then_dropped_and_nobody_else();
