@@ -9,7 +9,7 @@
 
 static const char *const log_names[] = { "err", "warn", "info", "debug" };
 
-/* The one process-wide setting: written by gp_log_init before threads exist, read-only after. */
+/* The one process-wide setting. @max is atomic: it may change while other threads log. */
 static struct {
 	const char *program;
 	enum gp_log_level max;
@@ -18,7 +18,12 @@ static struct {
 void gp_log_init(const char *program, enum gp_log_level max)
 {
 	log_config.program = program;
-	log_config.max = max;
+	gp_log_set_level(max);
+}
+
+void gp_log_set_level(enum gp_log_level max)
+{
+	__atomic_store_n(&log_config.max, max, __ATOMIC_RELAXED);
 }
 
 int gp_log_level_parse(const char *text, enum gp_log_level *ret_level)
@@ -38,7 +43,7 @@ void gp_log(enum gp_log_level level, const char *event, const char *fmt, ...)
 	char line[1024];
 	va_list ap;
 
-	if (level > log_config.max)
+	if (level > __atomic_load_n(&log_config.max, __ATOMIC_RELAXED))
 		return;
 	n = snprintf(line, sizeof(line), "%s %s event=%s ", log_names[level], log_config.program,
 		     event);

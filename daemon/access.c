@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/access.h"
 
+#include "base/config.h"
 #include "daemon/job.h"
 #include "daemon/peer.h"
 
@@ -75,32 +76,30 @@ static int access_add(unsigned int **ids, size_t *n, unsigned int id, struct gp_
 	return 0;
 }
 
-int gp_access_add_admins(struct gp_admins *admins, const char *list, struct gp_err *err)
+static int access_add_admin(struct gp_admins *admins, const char *name, struct gp_err *err)
 {
-	gp_auto_free char *copy = strdup(list);
-	char *word, *rest = copy;
-	unsigned int id;
-	int r;
+	bool is_group = *name == '@';
+	unsigned int id = 0;
+	int r = is_group ? gp_access_find_group(name + 1, &id, err)
+			 : access_find_user(name, &id, err);
 
-	if (!copy)
-		return gp_err_set(err, -ENOMEM, "out of memory");
-	while ((word = strsep(&rest, ","))) {
-		if (!*word || !strcmp(word, "@"))
-			return gp_err_set(err, -EINVAL, "\"%s\" is not like alice,@wheel,1000",
-					  list);
-		if (*word == '@') {
-			r = gp_access_find_group(word + 1, &id, err);
-			if (r == 0)
-				r = access_add(&admins->gids, &admins->n_gids, id, err);
-		} else {
-			r = access_find_user(word, &id, err);
-			if (r == 0)
-				r = access_add(&admins->uids, &admins->n_uids, id, err);
-		}
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	if (r < 0)
+		return r;
+	return is_group ? access_add(&admins->gids, &admins->n_gids, id, err)
+			: access_add(&admins->uids, &admins->n_uids, id, err);
+}
+
+int gp_access_read_admins(const char *list, struct gp_admins *ret, struct gp_err *err)
+{
+	char name[GP_CONFIG_NAME_BYTES];
+	int r = 0;
+
+	*ret = (struct gp_admins){ 0 };
+	while (r == 0 && gp_config_next_name(&list, name))
+		r = access_add_admin(ret, name, err);
+	if (r < 0)
+		gp_access_free_admins(ret);
+	return r;
 }
 
 void gp_access_free_admins(struct gp_admins *admins)
@@ -119,13 +118,13 @@ static bool access_has(const unsigned int *ids, size_t n, unsigned int id)
 	return false;
 }
 
-bool gp_access_is_admin(const struct gp_options *o, uid_t uid, gid_t gid, const gid_t *groups,
+bool gp_access_is_admin(const struct gp_daemon *daemon, uid_t uid, gid_t gid, const gid_t *groups,
 			size_t n_groups)
 {
-	const struct gp_admins *a = &o->admins;
+	const struct gp_admins *a = &daemon->admins;
 
 	/* A daemon of one user has refused all others: see gp_access_check_role. */
-	if (!o->system || uid == 0 || access_has(a->uids, a->n_uids, uid) ||
+	if (!daemon->options.system || uid == 0 || access_has(a->uids, a->n_uids, uid) ||
 	    access_has(a->gids, a->n_gids, gid))
 		return true;
 	for (size_t i = 0; i < n_groups; i++) {
@@ -137,7 +136,7 @@ bool gp_access_is_admin(const struct gp_options *o, uid_t uid, gid_t gid, const 
 
 int gp_access_identify(struct gp_peer *peer, struct gp_err *err)
 {
-	const struct gp_options *o = &peer->daemon->options;
+	const struct gp_daemon *daemon = peer->daemon;
 	struct ucred cred = { 0 };
 	socklen_t len = sizeof(cred);
 	gid_t groups[ACCESS_MAX_GROUPS];
@@ -148,10 +147,11 @@ int gp_access_identify(struct gp_peer *peer, struct gp_err *err)
 	peer->gid = cred.gid;
 	peer->pid = cred.pid;
 	len = sizeof(groups);
-	if (!o->admins.n_gids ||
+	if (!daemon->admins.n_gids ||
 	    getsockopt(peer->source.fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) < 0)
 		len = 0;
-	peer->is_admin = gp_access_is_admin(o, cred.uid, cred.gid, groups, len / sizeof(groups[0]));
+	peer->is_admin =
+		gp_access_is_admin(daemon, cred.uid, cred.gid, groups, len / sizeof(groups[0]));
 	return 0;
 }
 

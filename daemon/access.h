@@ -16,7 +16,7 @@
 #include <sys/types.h>
 
 struct gp_job;
-struct gp_options;
+struct gp_daemon;
 struct gp_peer;
 
 struct gp_admins {
@@ -26,18 +26,19 @@ struct gp_admins {
 };
 
 /*
- * Reads "alice,@wheel,1000,@1000": users and, after an @, groups, by name or number; adds them to
- * *@admins. Asks the user database, which may block: for the daemon's start. -EINVAL, -ENOENT.
+ * Reads "alice,@wheel,1000,@1000": users and, after an @, groups, by name or number, separated by
+ * blanks or commas. Asks the user database, which may block. Nothing to be freed on failure:
+ * -ENOENT, -ENOMEM.
  */
-gp_must_check int gp_access_add_admins(struct gp_admins *admins, const char *list,
-				       struct gp_err *err);
+gp_must_check int gp_access_read_admins(const char *list, struct gp_admins *ret,
+					struct gp_err *err);
 void gp_access_free_admins(struct gp_admins *admins);
 
 /* A group by name or number. Asks the group database. -ENOENT. */
 gp_must_check int gp_access_find_group(const char *name, gid_t *ret, struct gp_err *err);
 
 /* @groups: the supplementary ones of a process of @uid and @gid. */
-bool gp_access_is_admin(const struct gp_options *options, uid_t uid, gid_t gid, const gid_t *groups,
+bool gp_access_is_admin(const struct gp_daemon *daemon, uid_t uid, gid_t gid, const gid_t *groups,
 			size_t n_groups);
 
 /* Fills uid, gid, pid and is_admin of @peer from its socket. */

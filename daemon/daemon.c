@@ -10,6 +10,7 @@
 #include "daemon/job.h"
 #include "daemon/peer.h"
 #include "daemon/schedule.h"
+#include "daemon/settings.h"
 #include "daemon/spawner.h"
 #include "daemon/store.h"
 
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -34,6 +36,7 @@ static void daemon_turn_end(struct gp_loop *loop)
 	gp_schedule_turn(daemon);
 	gp_store_commit(daemon->store);
 	gp_peer_reap(daemon);
+	gp_registry_trim(daemon);
 }
 
 static void daemon_schedule_again(struct gp_timer *timer)
@@ -73,24 +76,32 @@ static int daemon_open_to(const struct gp_daemon *daemon, const struct gp_listen
 			  const char *path, struct gp_err *err)
 {
 	const struct gp_options *o = &daemon->options;
-	mode_t mode = !o->system ? 0600 : l->is_shim ? 0666 : 0660;
+	mode_t mode = !o->system ? 0600 : l->is_shim ? 0666 : *o->group ? 0660 : 0600;
+	gid_t group;
+	int r;
 
-	if (o->system && !l->is_shim && chown(path, (uid_t)-1, o->control_group) < 0)
-		return gp_err_sys(err, -errno,
-				  "cannot give %s to group %u: make uid %u a member of it, or "
-				  "choose another --group",
-				  path, (unsigned int)o->control_group, (unsigned int)daemon->uid);
+	if (mode == 0660) {
+		r = gp_access_find_group(o->group, &group, err);
+		if (r < 0)
+			return gp_err_prepend(err, "cannot tell who may submit (--group)");
+		if (chown(path, (uid_t)-1, group) < 0)
+			return gp_err_sys(err, -errno,
+					  "cannot give %s to group %s: make uid %u a member of it, "
+					  "or choose another --group",
+					  path, o->group, (unsigned int)daemon->uid);
+	}
 	if (chmod(path, mode) < 0)
 		return gp_err_sys(err, -errno, "cannot open %s to its users", path);
 	return 0;
 }
 
-static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const char *name,
-			 struct gp_err *err)
+/* A socket of our own at runtime_dir/NAME.sock. */
+static int daemon_bind(struct gp_daemon *daemon, struct gp_listener *l, const char *name,
+		       struct gp_err *err)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", daemon->options.runtime_dir,
-			 name);
+	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s.sock",
+			 daemon->options.runtime_dir, name);
 	int r;
 
 	if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
@@ -99,9 +110,6 @@ static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const 
 			"the runtime folder %s is too deep for a socket: choose a shorter "
 			"--runtime-dir",
 			daemon->options.runtime_dir);
-	l->daemon = daemon;
-	l->source.dispatch = daemon_accept;
-	gp_timer_init(&l->pause, daemon_accept_again);
 	l->source.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->source.fd < 0)
 		return gp_err_sys(err, -errno, "cannot create a socket");
@@ -115,7 +123,40 @@ static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const 
 		return r;
 	if (listen(l->source.fd, SOMAXCONN) < 0)
 		return gp_err_sys(err, -errno, "cannot listen on %s", addr.sun_path);
-	return gp_loop_add(&daemon->loop, &l->source, EPOLLIN, err);
+	return 0;
+}
+
+/* Serves on the socket that the service manager passed under @name, else on one of our own. */
+static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const char *name,
+			 struct gp_err *err)
+{
+	int r = gp_activation_take(&daemon->activation, name, err);
+
+	l->daemon = daemon;
+	l->source.dispatch = daemon_accept;
+	gp_timer_init(&l->pause, daemon_accept_again);
+	if (r >= 0)
+		l->source.fd = r;
+	else if (r == -ENOENT)
+		r = daemon_bind(daemon, l, name, err);
+	return r < 0 ? r : gp_loop_add(&daemon->loop, &l->source, EPOLLIN, err);
+}
+
+/* Whoever keeps something that follows from a reloadable setting is told here. */
+static void daemon_reload(struct gp_daemon *daemon)
+{
+	struct gp_admins admins;
+	struct gp_err err;
+
+	gp_settings_reload(daemon->settings, &daemon->options);
+	gp_log_set_level(daemon->options.log_level);
+	if (gp_access_read_admins(daemon->options.admins, &admins, &err) < 0) {
+		gp_log(GP_LOG_ERR, "admins", "error=\"%s\" effect=\"they stay as they were\"",
+		       err.msg);
+		return;
+	}
+	gp_access_free_admins(&daemon->admins);
+	daemon->admins = admins;
 }
 
 static void daemon_signal(struct gp_source *source, uint32_t events)
@@ -123,7 +164,12 @@ static void daemon_signal(struct gp_source *source, uint32_t events)
 	struct gp_daemon *daemon = gp_container_of(source, struct gp_daemon, signals);
 	struct signalfd_siginfo info;
 
-	if (read(source->fd, &info, sizeof(info)) == sizeof(info)) {
+	if (read(source->fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	/* Also when a terminal hangs up: jobs depend on us, and stopping has signals of its own. */
+	if (info.ssi_signo == SIGHUP) {
+		daemon_reload(daemon);
+	} else {
 		gp_log(GP_LOG_INFO, "stopping", "signal=%u", info.ssi_signo);
 		daemon->loop.stop = true;
 	}
@@ -193,8 +239,13 @@ static int daemon_find_driver(struct gp_daemon *daemon, struct gp_err *err)
 	if (r < 0)
 		return r;
 	if (daemon->options.device != GP_DEVICE_SOFT) {
-		daemon->options.device = GP_DEVICE_NVIDIA;
-		return gp_driver_find(daemon->driver, sizeof(daemon->driver), err);
+		r = gp_driver_find(daemon->driver, sizeof(daemon->driver), err);
+		if (r == 0 || daemon->options.device == GP_DEVICE_NVIDIA) {
+			daemon->options.device = GP_DEVICE_NVIDIA;
+			return r;
+		}
+		gp_log(GP_LOG_WARN, "no-driver", "error=\"%s\" effect=\"device=soft\"", err->msg);
+		daemon->options.device = GP_DEVICE_SOFT;
 	}
 	if ((size_t)snprintf(daemon->driver, sizeof(daemon->driver),
 			     "%.4000s/lib/gpupres/soft/"
@@ -218,7 +269,8 @@ static int daemon_check_options(const struct gp_options *o, struct gp_err *err)
 	ram = (uint64_t)info.totalram * info.mem_unit;
 	if (o->arena_bytes > ram)
 		return gp_err_set(err, -ENOMEM,
-				  "--arena %s is larger than this machine's RAM of %s",
+				  "the arena of %s is larger than this machine's RAM of %s: "
+				  "choose a smaller one (--arena)",
 				  gp_size_format(o->arena_bytes, a, sizeof(a)),
 				  gp_size_format(ram, b, sizeof(b)));
 	if (access(o->swap_dir, W_OK | X_OK) < 0)
@@ -248,12 +300,49 @@ static void daemon_read_boot_id(struct gp_daemon *daemon)
 	daemon->boot_id[strcspn(daemon->boot_id, "\n")] = '\0';
 }
 
+/* What `systemctl status` shows. */
+static void daemon_describe(struct gp_notify *notify, char *buf, size_t bytes)
+{
+	struct gp_daemon *daemon = gp_container_of(notify, struct gp_daemon, notify);
+	unsigned int n_jobs = 0, n_running = 0, n_swapped = 0;
+
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		n_jobs += !gp_job_state_is_final(job->state);
+		n_running += job->state == GP_JOB_RUNNING;
+		n_swapped += job->state == GP_JOB_SWAPPED;
+	}
+	snprintf(buf, bytes, "%u jobs, %u running, %u swapped", n_jobs, n_running, n_swapped);
+}
+
+/* Serving all users takes no more rights than those of one, and many open files. */
+static int daemon_check_rights(struct gp_daemon *daemon, struct gp_err *err)
+{
+	struct rlimit all;
+
+	if (daemon->options.system && daemon->uid == 0)
+		return gp_err_set(err, -EPERM,
+				  "gpupresd does not run as root: start it as the user gpupres, or "
+				  "with --user");
+	if (getrlimit(RLIMIT_NOFILE, &daemon->nofile) < 0)
+		return gp_err_sys(err, -errno, "cannot read the limit of open files");
+	all = (struct rlimit){ daemon->nofile.rlim_max, daemon->nofile.rlim_max };
+	if (setrlimit(RLIMIT_NOFILE, &all) < 0)
+		return gp_err_sys(err, -errno, "cannot raise the limit of open files");
+	return gp_access_read_admins(daemon->options.admins, &daemon->admins, err);
+}
+
 static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 {
 	const struct gp_options *o = &daemon->options;
 	int r;
 
-	r = daemon_folder(o->runtime_dir, o->system ? 0755 : 0700, err);
+	r = daemon_check_rights(daemon, err);
+	if (r == 0)
+		r = gp_activation_init(&daemon->activation, err);
+	if (r == 0)
+		r = gp_notify_init(&daemon->notify, &daemon->loop, daemon_describe, err);
+	if (r == 0)
+		r = daemon_folder(o->runtime_dir, o->system ? 0755 : 0700, err);
 	if (r == 0)
 		r = daemon_folder(o->state_dir, 0700, err);
 	if (r == 0)
@@ -267,24 +356,25 @@ static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 	if (r == 0)
 		r = daemon_signals(daemon, err);
 	if (r == 0)
-		r = daemon_listen(daemon, &daemon->control, "control.sock", err);
+		r = daemon_listen(daemon, &daemon->control, "control", err);
 	if (r == 0)
-		r = daemon_listen(daemon, &daemon->shim, "shim.sock", err);
-	if (r == 0)
-		r = gp_device_new(daemon, 0, err);
+		r = daemon_listen(daemon, &daemon->shim, "shim", err);
+	for (uint32_t i = 0; r == 0 && i < o->n_devices; i++)
+		r = gp_device_new(daemon, i, err);
 	if (r == 0)
 		r = gp_job_recover(daemon, err);
 	if (r == 0)
 		r = gp_store_start(daemon->store, err);
+	gp_activation_fini(&daemon->activation);
 	return r;
 }
 
-int gp_daemon_init(struct gp_daemon *daemon, const struct gp_options *options, struct gp_err *err)
+int gp_daemon_init(struct gp_daemon *daemon, struct gp_settings *settings, struct gp_err *err)
 {
 	int r;
 
 	*daemon = (struct gp_daemon){
-		.options = *options,
+		.settings = settings,
 		.uid = geteuid(),
 		.next_job = 1,
 		.lock_fd = -1,
@@ -293,11 +383,16 @@ int gp_daemon_init(struct gp_daemon *daemon, const struct gp_options *options, s
 		.shim.is_shim = true,
 		.signals.fd = -1,
 	};
+	gp_settings_store(settings, &daemon->options);
+	daemon->options.system = !settings->user;
+	daemon->quota.limits = &daemon->options.quota;
+	gp_log_init("gpupresd", daemon->options.log_level);
 	gp_list_init(&daemon->peers);
 	gp_peer_init_strangers(daemon);
 	gp_spawner_init(daemon);
 	gp_list_init(&daemon->dead_peers);
 	gp_list_init(&daemon->jobs);
+	gp_registry_init(&daemon->registry);
 	gp_list_init(&daemon->devices);
 	gp_timer_init(&daemon->schedule_timer, daemon_schedule_again);
 	daemon_read_boot_id(daemon);
@@ -316,7 +411,9 @@ int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err)
 	       daemon->options.runtime_dir, daemon->options.state_dir,
 	       daemon->options.device == GP_DEVICE_SOFT ? "soft" : "nvidia", GP_VERSION);
 	gp_schedule_want(daemon);
+	gp_notify_ready(&daemon->notify);
 	r = gp_loop_run(&daemon->loop, err);
+	gp_notify_stopping(&daemon->notify);
 	if (r < 0)
 		return r;
 	if (daemon->exit_code)
@@ -324,6 +421,12 @@ int gp_daemon_run(struct gp_daemon *daemon, struct gp_err *err)
 				  "a device cannot be served: see gpupres-mover's message "
 				  "above");
 	return 0;
+}
+
+uint32_t gp_daemon_next_proc(struct gp_daemon *daemon)
+{
+	daemon->next_proc += daemon->next_proc == 0;
+	return daemon->next_proc++;
 }
 
 void gp_daemon_fini(struct gp_daemon *daemon)
@@ -344,7 +447,8 @@ void gp_daemon_fini(struct gp_daemon *daemon)
 	gp_close_fd(&daemon->control.source.fd);
 	gp_close_fd(&daemon->shim.source.fd);
 	gp_close_fd(&daemon->signals.fd);
+	gp_notify_fini(&daemon->notify);
 	gp_loop_fini(&daemon->loop);
 	gp_close_fd(&daemon->lock_fd);
-	gp_access_free_admins(&daemon->options.admins);
+	gp_access_free_admins(&daemon->admins);
 }

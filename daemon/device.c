@@ -8,31 +8,88 @@
 #include "daemon/preempt.h"
 #include "daemon/schedule.h"
 
+#include "daemon/recover.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/pidfd.h>
 
 /* A mover that was ready once is started again, with pauses that double up to this. */
 #define DEVICE_RESTART_FIRST_NS (250 * GP_NS_PER_MS)
 #define DEVICE_RESTART_MAX	6
 /* One that served so long was no failed start. */
 #define DEVICE_STABLE_NS (60 * GP_NS_PER_SEC)
+/* A mover that outlived an earlier daemon dials four times a second. */
+#define DEVICE_SURVIVOR_NS (10 * GP_NS_PER_SEC)
 /* How long a mover may take to end when the daemon does. */
 #define DEVICE_STOP_MS 10000
 
 static void device_mover_ended(struct gp_source *source, uint32_t events);
 static void device_restart_later(struct gp_device *d);
 
+static int device_watch_mover(struct gp_device *d, struct gp_err *err)
+{
+	d->mover_source.fd = d->mover_pidfd;
+	d->mover_source.dispatch = device_mover_ended;
+	return gp_loop_add(&d->daemon->loop, &d->mover_source, EPOLLIN, err);
+}
+
 static int device_start_mover(struct gp_device *d, struct gp_err *err)
 {
 	int r = gp_launch_mover(d, &d->mover_pid, &d->mover_pidfd, err);
 
-	if (r < 0)
-		return r;
-	d->mover_source.fd = d->mover_pidfd;
-	d->mover_source.dispatch = device_mover_ended;
-	return gp_loop_add(&d->daemon->loop, &d->mover_source, EPOLLIN, err);
+	d->mover_fate = d->mover_state[0] >= 0 ? GP_RESYNC_MOVER_NEW : GP_RESYNC_MOVER_LOST;
+	return r < 0 ? r : device_watch_mover(d, err);
+}
+
+/* It has our predecessor's state, but does not come: it must make room. */
+static void device_survivor_late(struct gp_timer *timer)
+{
+	struct gp_device *d = gp_container_of(timer, struct gp_device, restart_timer);
+
+	gp_log(GP_LOG_ERR, "mover", "device=%u pid=%d error=\"does not come back: replaced\"",
+	       d->ordinal, d->mover_pid);
+	pidfd_send_signal(d->mover_pidfd, SIGKILL, NULL, 0);
+}
+
+void gp_device_lock_path(const struct gp_device *d, char *buf, size_t buf_bytes)
+{
+	snprintf(buf, buf_bytes, "%s/mover-%u.lock", d->daemon->options.runtime_dir, d->ordinal);
+}
+
+/*
+ * The mover of an earlier daemon, which has its lock: it dials again. Its pid is what the kernel
+ * says of the lock's holder. False: there is none.
+ */
+static bool device_find_survivor(struct gp_device *d, struct gp_err *err)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char path[PATH_MAX + 32];
+	gp_auto_fd int fd = -1;
+
+	gp_device_lock_path(d, path, sizeof(path));
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 || fcntl(fd, F_GETLK, &lock) < 0 || lock.l_type == F_UNLCK || lock.l_pid <= 0)
+		return false;
+	d->mover_pidfd = pidfd_open(lock.l_pid, 0);
+	if (d->mover_pidfd < 0)
+		return false;
+	d->mover_pid = lock.l_pid;
+	d->mover_fate = GP_RESYNC_MOVER_SAME;
+	if (device_watch_mover(d, err) < 0) {
+		gp_close_fd(&d->mover_pidfd);
+		return false;
+	}
+	gp_log(GP_LOG_INFO, "mover_survived", "device=%u pid=%d", d->ordinal, d->mover_pid);
+	gp_timer_init(&d->restart_timer, device_survivor_late);
+	gp_timer_arm(&d->daemon->loop, &d->restart_timer, gp_now_ns() + DEVICE_SURVIVOR_NS);
+	d->was_ready = true; /* once: so its successor is worth more than one try */
+	return true;
 }
 
 static void device_restart(struct gp_timer *timer)
@@ -54,6 +111,8 @@ static void device_restart_later(struct gp_device *d)
 		d->daemon->loop.stop = true;
 		return;
 	}
+	gp_timer_disarm(&d->restart_timer);
+	gp_timer_init(&d->restart_timer, device_restart);
 	gp_timer_arm(&d->daemon->loop, &d->restart_timer,
 		     gp_now_ns() + (DEVICE_RESTART_FIRST_NS << d->n_restarts));
 	d->n_restarts++;
@@ -87,11 +146,79 @@ int gp_device_new(struct gp_daemon *daemon, uint32_t ordinal, struct gp_err *err
 	d->daemon = daemon;
 	d->ordinal = ordinal;
 	d->mover_pidfd = -1;
+	for (int i = 0; i < GP_MOVER_STATE_FDS; i++)
+		d->mover_state[i] = -1;
 	gp_list_init(&d->needs);
+	gp_list_init(&d->ledgers);
 	gp_timer_init(&d->restart_timer, device_restart);
 	gp_list_init(&d->node);
 	gp_list_add_tail(&daemon->devices, &d->node);
-	return device_start_mover(d, err);
+	return device_find_survivor(d, err) ? 0 : device_start_mover(d, err);
+}
+
+static void device_forget_ledgers(struct gp_device *d)
+{
+	gp_list_for_each(ledger, &d->ledgers, struct gp_ledger, node) {
+		gp_list_del(&ledger->node);
+		free(ledger);
+	}
+}
+
+const struct gp_ledger *gp_device_ledger(const struct gp_device *d, uint32_t proc)
+{
+	gp_list_for_each(ledger, &d->ledgers, struct gp_ledger, node) {
+		if (ledger->proc == proc)
+			return ledger;
+	}
+	return NULL;
+}
+
+static void device_add_ledger(struct gp_device *d, const struct gp_wire_msg *msg)
+{
+	struct gp_ledger *ledger = calloc(1, sizeof(*ledger));
+
+	if (!ledger) {
+		gp_log(GP_LOG_ERR, "ledger", "device=%u error=\"out of memory\"", d->ordinal);
+		return;
+	}
+	*ledger = (struct gp_ledger){
+		.job = msg->header.job,
+		.proc = msg->header.proc,
+		.n_extents = msg->ledger.n_extents,
+		.linked = msg->ledger.linked,
+		.known = msg->ledger.known,
+	};
+	gp_list_init(&ledger->node);
+	gp_list_add_tail(&d->ledgers, &ledger->node);
+}
+
+/*
+ * Processes that only the mover remembers: one whose link is open may come back, the others are
+ * over.
+ */
+static void device_match_ledgers(struct gp_device *d)
+{
+	gp_list_for_each(ledger, &d->ledgers, struct gp_ledger, node) {
+		struct gp_job *job = gp_job_find(d->daemon, ledger->job);
+		bool live = job && job->device == d && !gp_job_state_is_final(job->state);
+
+		if (live && (gp_proc_find(job, ledger->proc) || gp_recover_find(job, ledger->proc)))
+			continue;
+		if (live && job->recovering && ledger->linked)
+			gp_recover_expect(job, ledger->proc, 0);
+		else
+			gp_device_drop(d, ledger->job, ledger->proc, GP_WIRE_UNLINK);
+	}
+}
+
+/* The daemon ends, but jobs do not: whoever comes next finds their memory where it is. */
+static bool device_has_jobs(const struct gp_device *d)
+{
+	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
+		if (job->device == d && !gp_job_state_is_final(job->state))
+			return true;
+	}
+	return false;
 }
 
 void gp_device_free(struct gp_device *d)
@@ -99,17 +226,21 @@ void gp_device_free(struct gp_device *d)
 	gp_list_for_each(need, &d->needs, struct gp_need, node) {
 		free(need);
 	}
+	device_forget_ledgers(d);
 	gp_timer_disarm(&d->restart_timer);
-	if (d->mover_pidfd >= 0) {
+	if (d->mover_pidfd >= 0)
+		gp_loop_remove(&d->daemon->loop, &d->mover_source);
+	if (d->mover_pidfd >= 0 && !device_has_jobs(d)) {
 		struct pollfd ended = { .fd = d->mover_pidfd, .events = POLLIN };
 
-		gp_loop_remove(&d->daemon->loop, &d->mover_source);
 		kill(d->mover_pid, SIGTERM);
 		if (poll(&ended, 1, DEVICE_STOP_MS) <= 0)
 			kill(d->mover_pid, SIGKILL);
 		gp_launch_reap(d->mover_pid);
-		gp_close_fd(&d->mover_pidfd);
 	}
+	gp_close_fd(&d->mover_pidfd);
+	for (int i = 0; i < GP_MOVER_STATE_FDS; i++)
+		gp_close_fd(&d->mover_state[i]);
 	gp_list_del(&d->node);
 	free(d);
 }
@@ -129,15 +260,24 @@ int gp_device_attach(struct gp_peer *peer, const struct gp_wire_msg *hello, stru
 		if (d->ordinal == hello->hello.device && d->mover_pid == peer->pid && !d->mover) {
 			d->mover = peer;
 			peer->device = d;
+			device_forget_ledgers(d);
 			return 0;
 		}
 	}
 	return gp_err_set(err, -EPERM, "not a mover that this daemon started");
 }
 
-static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_ready *ready)
+static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_ready *ready, int *fds,
+			     size_t n_fds)
 {
 	char total[32], arena[32];
+
+	for (size_t i = 0; n_fds == GP_MOVER_STATE_FDS && i < n_fds; i++) {
+		gp_close_fd(&d->mover_state[i]);
+		d->mover_state[i] = gp_take_fd(&fds[i]);
+	}
+	if (d->mover_fate == GP_RESYNC_MOVER_SAME)
+		gp_timer_disarm(&d->restart_timer);
 
 	d->ready = true;
 	d->was_ready = true;
@@ -156,9 +296,10 @@ static void device_set_ready(struct gp_device *d, const struct gp_wire_mover_rea
 	if (gp_device_all_ready(d->daemon))
 		gp_peer_welcome_pending(d->daemon);
 	gp_proc_link_all(d);
+	device_match_ledgers(d);
 	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
 		if (job->device == d && !gp_job_state_is_final(job->state))
-			gp_preempt_mover_back(job);
+			gp_recover_mover_back(job);
 	}
 	gp_schedule_want(d->daemon);
 }
@@ -184,14 +325,17 @@ static void device_no_meminfo(struct gp_device *d, const struct gp_wire_error *e
 	gp_schedule_later(d->daemon);
 }
 
-void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
+void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int *fds, size_t n_fds)
 {
 	struct gp_device *d = peer->device;
 	struct gp_job *job;
 
 	switch ((enum gp_wire_type)msg->header.type) {
 	case GP_WIRE_MOVER_READY:
-		device_set_ready(d, &msg->mover_ready);
+		device_set_ready(d, &msg->mover_ready, fds, n_fds);
+		break;
+	case GP_WIRE_LEDGER:
+		device_add_ledger(d, msg);
 		break;
 	case GP_WIRE_MEMINFO:
 		device_meminfo(d, &msg->meminfo);
@@ -237,18 +381,22 @@ void gp_device_send(struct gp_device *d, const struct gp_wire_msg *msg, const in
 		gp_peer_send(d->mover, msg, fds, n_fds);
 }
 
-void gp_device_forget_proc(struct gp_device *d, const struct gp_proc *proc)
+void gp_device_drop(struct gp_device *d, uint64_t job, uint32_t proc, uint32_t type)
 {
 	struct gp_wire_msg m;
 
+	gp_wire_init(&m, type);
+	m.header.job = job;
+	m.header.proc = proc;
+	gp_device_send(d, &m, NULL, 0);
+}
+
+void gp_device_forget_needs(struct gp_device *d, const struct gp_proc *proc)
+{
 	gp_list_for_each(need, &d->needs, struct gp_need, node) {
 		if (need->proc == proc) {
 			gp_list_del(&need->node);
 			free(need);
 		}
 	}
-	gp_wire_init(&m, GP_WIRE_UNLINK);
-	m.header.job = proc->job->id;
-	m.header.proc = proc->id;
-	gp_device_send(d, &m, NULL, 0);
 }

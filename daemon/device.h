@@ -4,6 +4,18 @@
 /* One GPU: its mover process, its memory, and the allocations that wait for some. */
 #include "daemon/job.h"
 #include "daemon/proc.h"
+#include "daemon/resync.h"
+
+/* What a mover said of one process when it came. */
+struct gp_ledger {
+	struct gp_list node; /* device->ledgers */
+	uint64_t job;
+	uint32_t proc;
+	uint32_t n_extents; /* saved */
+	bool linked, known;
+};
+
+#define GP_MOVER_STATE_FDS 3 /* arena, ledger, swap file */
 
 struct gp_device {
 	struct gp_list node;
@@ -16,6 +28,9 @@ struct gp_device {
 	int mover_pidfd;
 	struct gp_source mover_source;
 	struct gp_peer *mover;
+	enum gp_resync_mover mover_fate;     /* of the one that serves, or came last */
+	int mover_state[GP_MOVER_STATE_FDS]; /* what a successor inherits; -1 = none */
+	struct gp_list ledgers;		     /* struct gp_ledger */
 	struct gp_timer restart_timer;
 	uint32_t n_restarts; /* since one was ready for a while */
 	uint64_t ready_ns;   /* since when the mover serves; 0 = it does not */
@@ -43,11 +58,19 @@ bool gp_device_all_ready(const struct gp_daemon *daemon);
 /* A mover said hello; -EPERM if it is not the one we started. */
 gp_must_check int gp_device_attach(struct gp_peer *peer, const struct gp_wire_msg *hello,
 				   struct gp_err *err);
-void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg);
+/* Takes what it keeps of @fds, and sets that to -1. */
+void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int *fds, size_t n_fds);
+/* The file that the device's mover has locked as long as it lives. */
+void gp_device_lock_path(const struct gp_device *device, char *buf, size_t buf_bytes);
+/* NULL: the mover has nothing of it. */
+const struct gp_ledger *gp_device_ledger(const struct gp_device *device, uint32_t proc);
+/* DROP: the saved bytes of a process are needed no more; UNLINK: nor is the process. */
+void gp_device_drop(struct gp_device *device, uint64_t job, uint32_t proc, uint32_t type);
 void gp_device_mover_gone(struct gp_device *device);
 /* Sends to the mover; a device without one drops it (its jobs are failed when it goes). */
 void gp_device_send(struct gp_device *device, const struct gp_wire_msg *msg, const int *fds,
 		    size_t n_fds);
-void gp_device_forget_proc(struct gp_device *device, const struct gp_proc *proc);
+/* The process waits for no memory any more. */
+void gp_device_forget_needs(struct gp_device *device, const struct gp_proc *proc);
 
 #endif

@@ -7,6 +7,7 @@
 #include "daemon/launch.h"
 #include "daemon/preempt.h"
 #include "daemon/proc.h"
+#include "daemon/recover.h"
 #include "daemon/schedule.h"
 #include "daemon/spawner.h"
 #include "daemon/store.h"
@@ -22,12 +23,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
-
-/* How long a supervisor has to come back to a restarted daemon; it tries once a second. */
-#define JOB_SUPERVISOR_GRACE_NS (10 * GP_NS_PER_SEC)
-/* By when a shim has thawed a process with all its memory after it lost its daemon: 10 s, and some.
- */
-#define JOB_THAW_GRACE_NS (15 * GP_NS_PER_SEC)
 
 /* gpupres-spawn does not run: a job that waits for it is tried again. */
 #define JOB_START_AGAIN_NS (5 * GP_NS_PER_SEC)
@@ -47,9 +42,9 @@ static struct gp_job *job_alloc(struct gp_daemon *daemon, uint64_t id)
 	gp_limits_init(&job->limits);
 	gp_list_init(&job->procs);
 	gp_list_init(&job->requests);
+	gp_list_init(&job->lost);
 	gp_timer_init(&job->supervisor_timer, job_supervisor_timeout);
-	gp_list_init(&job->node);
-	gp_list_add_tail(&daemon->jobs, &job->node);
+	gp_registry_add(daemon, job);
 	return job;
 }
 
@@ -71,31 +66,38 @@ struct gp_job *gp_job_new(struct gp_daemon *daemon, const char *name, uid_t uid,
 	return job;
 }
 
+void gp_job_free_request(struct gp_request *q)
+{
+	gp_list_del(&q->node);
+	gp_list_del(&q->peer_node);
+	free(q);
+}
+
 void gp_job_free(struct gp_job *job)
 {
 	gp_list_for_each(q, &job->requests, struct gp_request, node) {
-		free(q);
+		gp_job_free_request(q);
 	}
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		free(proc);
+	}
+	gp_list_for_each(lost, &job->lost, struct gp_lost, node) {
+		gp_lost_free(lost);
 	}
 	if (job->supervisor_pidfd >= 0)
 		gp_loop_remove(&job->daemon->loop, &job->supervisor_source);
 	gp_close_fd(&job->supervisor_pidfd);
 	gp_timer_disarm(&job->op_timer);
 	gp_timer_disarm(&job->supervisor_timer);
-	gp_list_del(&job->node);
+	gp_timer_disarm(&job->recover_timer);
+	gp_registry_remove(job);
 	free(job->blob);
 	free(job);
 }
 
 struct gp_job *gp_job_find(struct gp_daemon *daemon, uint64_t id)
 {
-	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
-		if (job->id == id)
-			return job;
-	}
-	return NULL;
+	return gp_registry_find(daemon, id);
 }
 
 void gp_job_path(const struct gp_job *job, const char *suffix, char *buf, size_t buf_bytes)
@@ -142,7 +144,7 @@ void gp_job_set_command(struct gp_job *job, char *blob, uint32_t blob_bytes, uin
  */
 static void job_store(const struct gp_job *job, enum gp_job_state old)
 {
-	bool with_blob = !old || old == GP_JOB_QUEUED;
+	bool with_blob = job->blob && (!old || old == GP_JOB_QUEUED);
 	const struct gp_store_job s = {
 		.id = job->id,
 		.state = job->state,
@@ -197,12 +199,14 @@ static void job_set_state_va(struct gp_job *job, enum gp_job_state state, const 
 	memcpy(job->cause, text, sizeof(job->cause));
 	job->state = state;
 	job->state_since_ns = now_ns;
+	gp_registry_place(job);
 	gp_log(GP_LOG_INFO, "state",
 	       "job=%" PRIu64 " name=\"%s\" old=%s new=%s duration_ms=%.3f cause=\"%s\"", job->id,
 	       job->name, old ? gp_job_state_name(old) : "none", gp_job_state_name(state),
 	       (double)event.duration_ns / GP_NS_PER_MS, job->cause);
 	gp_store_add_event(job->daemon->store, &event);
 	job_store(job, old);
+	gp_notify_changed(&job->daemon->notify);
 }
 
 void gp_job_set_state(struct gp_job *job, enum gp_job_state state, const char *cause, ...)
@@ -221,9 +225,12 @@ void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *caus
 	job->ended_ns = gp_wallclock_ns();
 	job->op = GP_OP_NONE;
 	job->phase = GP_PHASE_NONE;
+	gp_recover_end(job);
 	gp_timer_disarm(&job->op_timer);
 	gp_timer_disarm(&job->supervisor_timer);
 	job->saved_bytes = 0;
+	/* It is never started again, and its environment is nobody's business any more. */
+	free(gp_take_ptr(job->blob));
 	va_start(ap, cause);
 	job_set_state_va(job, state, cause, ap);
 	va_end(ap);
@@ -304,6 +311,8 @@ void gp_job_add_request(struct gp_job *job, struct gp_peer *peer, const struct g
 	memcpy(&q->msg, msg, msg->header.size);
 	gp_list_init(&q->node);
 	gp_list_add_tail(&job->requests, &q->node);
+	gp_list_init(&q->peer_node);
+	gp_list_add_tail(&peer->requests, &q->peer_node);
 }
 
 void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text)
@@ -321,20 +330,14 @@ void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text
 			gp_job_fill(job, &m.job);
 			gp_peer_send(q->peer, &m, NULL, 0);
 		}
-		gp_list_del(&q->node);
-		free(q);
+		gp_job_free_request(q);
 	}
 }
 
-void gp_job_forget_peer(struct gp_daemon *daemon, const struct gp_peer *peer)
+void gp_job_forget_peer(struct gp_peer *peer)
 {
-	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
-		gp_list_for_each(q, &job->requests, struct gp_request, node) {
-			if (q->peer == peer) {
-				gp_list_del(&q->node);
-				free(q);
-			}
-		}
+	gp_list_for_each(q, &peer->requests, struct gp_request, peer_node) {
+		gp_job_free_request(q);
 	}
 }
 
@@ -342,7 +345,7 @@ void gp_job_signal(struct gp_job *job, int signo)
 {
 	struct gp_wire_msg m;
 
-	if (job->adopted) {
+	if (job->adopted || job->orphaned) {
 		gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 			if (pidfd_send_signal(proc->peer->pidfd, signo, NULL, 0) == 0 ||
 			    errno == ESRCH)
@@ -401,35 +404,52 @@ static int job_read_status(struct gp_job *job)
 	return 0;
 }
 
-static bool job_may_be_frozen(const struct gp_job *job)
-{
-	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-		if (proc->frozen || proc->away)
-			return true;
-	}
-	return gp_now_ns() < job->no_kill_before_ns;
-}
-
 /*
- * Nobody holds its processes together any more. In a system they are still in the job's cgroup, and
- * are killed unless that would kill a frozen process of a card.
+ * Nobody holds its processes together any more. In a system those without the shim are still in the
+ * job's cgroup. One that may be frozen must not be killed, not even then.
  */
-static void job_orphaned(struct gp_job *job)
+static void job_kill_rest(struct gp_job *job)
 {
-	if (job->daemon->options.system && !job_may_be_frozen(job))
+	if (job->daemon->options.system && !job->adopted && gp_list_empty(&job->procs) &&
+	    gp_list_empty(&job->lost))
 		gp_spawner_kill(job->daemon, job->id);
-	gp_job_finish(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_FAILED,
-		      "its supervisor is gone");
 }
 
-static void job_supervisor_gone(struct gp_job *job)
+void gp_job_end_unseen(struct gp_job *job, enum gp_job_state state, const char *cause)
 {
 	if (gp_job_state_is_final(job->state))
 		return;
-	if (job_read_status(job) == 0 || job->fail_cause[0])
+	job_kill_rest(job);
+	if (job->adopted)
+		job->exit_code = state == GP_JOB_DONE ? 0 : job->exit_code;
+	if ((!job->adopted && job_read_status(job) == 0) || job->fail_cause[0])
 		job_end(job);
 	else
-		job_orphaned(job);
+		gp_job_finish(job, state, "%s", cause);
+}
+
+void gp_job_check_procs(struct gp_job *job)
+{
+	if ((job->adopted || job->orphaned) && !job->recovering && gp_list_empty(&job->procs) &&
+	    gp_list_empty(&job->lost))
+		gp_job_end_unseen(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_DONE,
+				  "the process is gone");
+}
+
+/* Processes that are left must not run on, or stand frozen, with nobody in charge. */
+static void job_supervisor_gone(struct gp_job *job)
+{
+	if (gp_job_state_is_final(job->state) || job->recovering || job->orphaned)
+		return;
+	if (gp_list_empty(&job->procs)) {
+		gp_job_end_unseen(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_FAILED,
+				  "its supervisor is gone");
+		return;
+	}
+	job->orphaned = true;
+	if (!job->cancelling)
+		snprintf(job->fail_cause, sizeof(job->fail_cause), "its supervisor is gone");
+	gp_preempt_cancel(job);
 }
 
 static void job_supervisor_timeout(struct gp_timer *timer)
@@ -468,7 +488,7 @@ void gp_job_supervisor_closed(struct gp_job *job)
 	}
 	if (!job->supervisor_pid) /* started by an earlier daemon: it may come back */
 		gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
-			     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
+			     gp_now_ns() + job->daemon->options.orphan_grace_ns);
 	else if (job->supervisor_pidfd < 0)
 		job_supervisor_gone(job);
 }
@@ -477,6 +497,7 @@ void gp_job_attach_supervisor(struct gp_job *job, struct gp_peer *peer)
 {
 	job->supervisor = peer;
 	gp_timer_disarm(&job->supervisor_timer);
+	gp_recover_advance(job);
 	/* What was sent while it was away is lost. In any other phase the job may be frozen. */
 	if (job->phase == GP_PHASE_KILL)
 		gp_job_signal(job, SIGKILL);
@@ -617,6 +638,9 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 		return 0;
 	}
+	gp_registry_place(job);
+	if (gp_job_state_is_final(job->state))
+		return 0;
 	if (!(s->adopted && !s->blob_bytes && !s->n_args) &&
 	    !gp_job_blob_is_sound(s->blob, s->blob_bytes - extra, s->n_args, s->n_env)) {
 		job->n_args = job->n_env = 0;
@@ -633,81 +657,40 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	return 0;
 }
 
-static void job_await_supervisor(struct gp_job *job)
+static int job_recover_proc(const struct gp_store_proc *p, void *arg, struct gp_err *err)
 {
-	gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
-		     gp_now_ns() + JOB_SUPERVISOR_GRACE_NS);
-}
+	struct gp_job *job = gp_job_find(arg, p->job);
 
-/*
- * Its processes lack memory that only the last daemon's mover had, and stand still for good. On a
- * card that is how they stay: killing a frozen process can stall the whole driver, and thawing one
- * without its memory is no better.
- */
-static void job_recover_lost(struct gp_job *job)
-{
-	bool soft = job->daemon->options.device == GP_DEVICE_SOFT;
-	const char *state = gp_job_state_name(job->state);
-	char cause[sizeof(job->cause)];
-
-	if (!soft || job->adopted) {
-		gp_job_finish(job, GP_JOB_FAILED,
-			      "its memory was lost when the daemon ended while it was %s; its "
-			      "processes are left frozen",
-			      state);
-		return;
-	}
-	snprintf(cause, sizeof(cause), "its memory was lost when the daemon ended while it was %s",
-		 state);
-	gp_job_set_state(job, GP_JOB_RUNNING, "%s: to be ended", cause);
-	gp_preempt_fail(job, cause);
-	job_await_supervisor(job);
-}
-
-/* Shims know their daemon for life: none comes back to this one. */
-static void job_recover_started(struct gp_job *job)
-{
-	switch (job->state) {
-	case GP_JOB_EVICTING:
-	case GP_JOB_SWAPPED:
-	case GP_JOB_RESTORING:
-		job_recover_lost(job);
-		return;
-	case GP_JOB_FREEZING:
-	case GP_JOB_FROZEN:
-	case GP_JOB_THAWING:
-		job->no_kill_before_ns = gp_now_ns() + JOB_THAW_GRACE_NS;
-		break;
-	default:
-		break;
-	}
-	if (job->adopted) {
-		gp_job_finish(job, GP_JOB_FAILED,
-			      "the daemon ended; its process goes on without one");
-		return;
-	}
-	if (job->no_kill_before_ns)
-		gp_job_set_state(job, GP_JOB_RUNNING,
-				 "was %s when the daemon ended: thaws itself within %llu s",
-				 gp_job_state_name(job->state), JOB_THAW_GRACE_NS / GP_NS_PER_SEC);
+	if (job && job->recovering)
+		gp_recover_expect(job, p->proc, p->pid);
 	else
-		gp_job_set_state(job, GP_JOB_RUNNING, "waiting for its supervisor after a restart");
-	job_await_supervisor(job);
+		gp_store_delete_proc(((struct gp_daemon *)arg)->store, p->proc);
+	return 0;
 }
 
 int gp_job_recover(struct gp_daemon *daemon, struct gp_err *err)
 {
+	bool same_boot = true;
 	int r = gp_store_load(daemon->store, job_recover, daemon, &daemon->next_job, err);
 
+	if (r == 0)
+		r = gp_store_take_proc_block(daemon->store, &daemon->next_proc, err);
+	if (r == 0)
+		r = gp_store_swap_boot_id(daemon->store, daemon->boot_id, &same_boot, err);
 	if (r < 0)
 		return r;
 	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
 		if (gp_job_state_is_final(job->state) || job->state == GP_JOB_QUEUED)
 			continue;
-		job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
-		job_recover_started(job);
-		if (job->state == GP_JOB_RUNNING)
-			job->held = false;
+		if (!job->device)
+			job->device = gp_container_of(daemon->devices.next, struct gp_device, node);
+		gp_recover_begin(job, same_boot);
+	}
+	r = gp_store_load_procs(daemon->store, job_recover_proc, daemon, err);
+	if (r < 0)
+		return r;
+	gp_list_for_each(job, &daemon->jobs, struct gp_job, node) {
+		gp_recover_advance(job); /* of another boot: nobody is waited for */
 	}
 	return 0;
 }

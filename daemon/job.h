@@ -11,9 +11,13 @@
 #include "daemon/limits.h"
 #include "daemon/peer.h"
 
+/* Where daemon/registry.h has a job besides. */
+enum gp_place { GP_PLACE_ACTIVE, GP_PLACE_QUEUE, GP_PLACE_ENDED };
+
 /* A client that waits for the job to get somewhere. */
 struct gp_request {
-	struct gp_list node;
+	struct gp_list node;	  /* job->requests */
+	struct gp_list peer_node; /* peer->requests */
 	struct gp_peer *peer;
 	struct gp_wire_msg msg; /* the request, for its cookie */
 };
@@ -42,6 +46,9 @@ enum gp_phase {
 
 struct gp_job {
 	struct gp_list node;
+	struct gp_list place; /* these three belong to daemon/registry.c */
+	enum gp_place placed;
+	struct gp_job *same_bucket;
 	struct gp_daemon *daemon;
 	struct gp_device *device; /* NULL while queued */
 	struct gp_list procs;
@@ -58,6 +65,7 @@ struct gp_job {
 	bool held;	 /* preempted by hand */
 	bool on_scratch; /* its memory is no longer its own: to be killed, not asked */
 	bool cancelling; /* ends as cancelled, or as failed with fail_cause */
+	bool orphaned;	 /* its supervisor is gone for good: its processes are ended by us */
 	char fail_cause[128];
 	char name[GP_WIRE_NAME_BYTES];
 	char cause[128];
@@ -86,8 +94,14 @@ struct gp_job {
 	struct gp_timer op_timer;
 	uint64_t epoch;
 
-	uint64_t rests_until_ns;    /* an operation failed: the scheduler leaves it alone so long */
-	uint64_t no_kill_before_ns; /* its processes may be frozen, and thaw themselves by then */
+	/* daemon/recover.c */
+	bool recovering;     /* no operation begins */
+	bool recover_late;   /* the grace is over */
+	bool same_boot;	     /* it was started in this boot of the machine */
+	struct gp_list lost; /* struct gp_lost */
+	struct gp_timer recover_timer;
+
+	uint64_t rests_until_ns; /* an operation failed: the scheduler leaves it alone so long */
 	uint64_t state_since_ns;
 	uint32_t n_preemptions;
 	uint64_t submitted_ns, started_ns, ended_ns; /* wallclock */
@@ -116,6 +130,15 @@ void gp_job_set_state(struct gp_job *job, enum gp_job_state state, const char *c
 void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *cause, ...)
 	gp_printf(3, 4);
 
+/*
+ * Ends a job whose processes and supervisor ended while nobody looked: by the supervisor's status
+ * file if there is one, else as @state with @cause.
+ */
+void gp_job_end_unseen(struct gp_job *job, enum gp_job_state state, const char *cause);
+
+/* Ends a job without a supervisor that has no process left. */
+void gp_job_check_procs(struct gp_job *job);
+
 /* Starts the supervisor of a queued job on its device (job->device set); finishes it on failure. */
 void gp_job_start(struct gp_job *job);
 /* Sends a signal to all processes of the job through its supervisor, or by pid if adopted. */
@@ -129,9 +152,10 @@ void gp_job_fill(const struct gp_job *job, struct gp_wire_job *ret_record);
 
 /* Remembers that @peer waits; answered by gp_job_answer or dropped when the peer goes. */
 void gp_job_add_request(struct gp_job *job, struct gp_peer *peer, const struct gp_wire_msg *msg);
+void gp_job_free_request(struct gp_request *request);
 /* Answers waiting requests of @type (GP_WIRE_WAIT, ...) with the job, or with an error. */
 void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text);
-void gp_job_forget_peer(struct gp_daemon *daemon, const struct gp_peer *peer);
+void gp_job_forget_peer(struct gp_peer *peer);
 
 /* Of a job's log in a system: its user owns it, the daemon reads it as the group. */
 #define GP_JOB_SYSTEM_LOG_MODE 0640

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/launch.h"
 
+#include "base/log.h"
+
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,11 +17,25 @@
 
 #define LAUNCH_EXTRA_ENV  8 /* variables that we add to a job's environment */
 #define LAUNCH_EXTRA_ARGS 13
+#define LAUNCH_MAX_FDS	  8
 
 extern char **environ;
 
-int gp_launch(char *const argv[], char *const envp[], pid_t *ret_pid, int *ret_pidfd,
-	      struct gp_err *err)
+/* Ours are all O_CLOEXEC; what we inherited need not be. */
+static int launch_fds(posix_spawn_file_actions_t *actions, const int *high, size_t n)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = posix_spawn_file_actions_adddup2(actions, high[i], STDERR_FILENO + 1 + (int)i);
+	if (r == 0)
+		r = posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1 + (int)n);
+	return r;
+}
+
+/* @high is clear of the numbers that the child gets them by. */
+static int launch_spawn(char *const argv[], char *const envp[], const int *high, size_t n,
+			pid_t *ret_pid)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
@@ -29,21 +46,41 @@ int gp_launch(char *const argv[], char *const envp[], pid_t *ret_pid, int *ret_p
 	sigfillset(&all);
 	r = posix_spawnattr_init(&attr);
 	if (r)
-		return gp_err_sys(err, -r, "cannot start %s", argv[0]);
+		return -r;
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	posix_spawnattr_setsigmask(&attr, &none);
 	posix_spawnattr_setsigdefault(&attr, &all);
 	r = posix_spawn_file_actions_init(&actions);
 	if (r == 0) {
-		/* Ours are all O_CLOEXEC; what we inherited need not be. */
-		r = posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+		r = launch_fds(&actions, high, n);
 		if (r == 0)
 			r = posix_spawn(ret_pid, argv[0], &actions, &attr, argv, envp);
 		posix_spawn_file_actions_destroy(&actions);
 	}
 	posix_spawnattr_destroy(&attr);
-	if (r)
-		return gp_err_sys(err, -r, "cannot start %s", argv[0]);
+	return -r;
+}
+
+int gp_launch(char *const argv[], char *const envp[], const int *fds, size_t n_fds, pid_t *ret_pid,
+	      int *ret_pidfd, struct gp_err *err)
+{
+	int high[LAUNCH_MAX_FDS], r = 0;
+	size_t n = 0;
+
+	assert(n_fds <= LAUNCH_MAX_FDS);
+	for (; r == 0 && n < n_fds; n++) {
+		high[n] = fcntl(fds[n], F_DUPFD_CLOEXEC, STDERR_FILENO + 1 + LAUNCH_MAX_FDS);
+		if (high[n] < 0) {
+			r = -errno;
+			break;
+		}
+	}
+	if (r == 0)
+		r = launch_spawn(argv, envp, high, n_fds, ret_pid);
+	for (size_t i = 0; i < n; i++)
+		close(high[i]);
+	if (r < 0)
+		return gp_err_sys(err, r, "cannot start %s", argv[0]);
 	*ret_pidfd = pidfd_open(*ret_pid, 0);
 	if (*ret_pidfd < 0) {
 		r = -errno;
@@ -202,7 +239,14 @@ int gp_launch_supervisor(struct gp_job *job, pid_t *ret_pid, int *ret_pidfd, str
 		s = launch_next(s);
 	argv[10] = (char *)(uintptr_t)s; /* the working directory is the last string */
 	r = launch_environment(job, first_env, &env, err);
-	return r < 0 ? r : gp_launch(argv, env.vars, ret_pid, ret_pidfd, err);
+	if (r == 0)
+		r = gp_launch(argv, env.vars, NULL, 0, ret_pid, ret_pidfd, err);
+	/* Ours was raised, which programs that use select() do not bear. It starts nothing yet. */
+	if (r == 0 && job->daemon->nofile.rlim_max &&
+	    prlimit(*ret_pid, RLIMIT_NOFILE, &job->daemon->nofile, NULL) < 0)
+		gp_log(GP_LOG_WARN, "nofile", "job=%" PRIu64 " error=\"%s\"", job->id,
+		       strerror(errno));
+	return r;
 }
 
 static int launch_seal(const char *bytes, size_t n_bytes, int *ret_memfd, struct gp_err *err)
@@ -264,7 +308,9 @@ int gp_launch_pack(struct gp_job *job, struct gp_spawn_request *request, int *re
 int gp_launch_mover(struct gp_device *device, pid_t *ret_pid, int *ret_pidfd, struct gp_err *err)
 {
 	const struct gp_options *o = &device->daemon->options;
-	char program[PATH_MAX + 64], control[PATH_MAX + 32], ordinal[16], arena[32], swap[32];
+	char program[PATH_MAX + 64], control[PATH_MAX + 32], lock[PATH_MAX + 32];
+	char ordinal[16], arena[32], swap[32];
+	bool inherits = device->mover_state[0] >= 0;
 
 	snprintf(program, sizeof(program), "%s/libexec/gpupres/gpupres-mover",
 		 device->daemon->tree);
@@ -272,22 +318,15 @@ int gp_launch_mover(struct gp_device *device, pid_t *ret_pid, int *ret_pidfd, st
 	snprintf(ordinal, sizeof(ordinal), "%u", device->ordinal);
 	snprintf(arena, sizeof(arena), "%" PRIu64, o->arena_bytes);
 	snprintf(swap, sizeof(swap), "%" PRIu64, o->swap_bytes);
-	char *const argv[] = { program,
-			       "--socket",
-			       control,
-			       "--device",
-			       ordinal,
-			       "--kind",
-			       o->device == GP_DEVICE_SOFT ? "soft" : "nvidia",
-			       "--driver",
-			       device->daemon->driver,
-			       "--arena",
-			       arena,
-			       "--swap-dir",
-			       (char *)(uintptr_t)o->swap_dir,
-			       "--swap-max",
-			       swap,
-			       NULL };
+	gp_device_lock_path(device, lock, sizeof(lock));
+	char *const argv[] = { program, "--socket", control, "--lock", lock, "--device", ordinal,
+			       "--kind", o->device == GP_DEVICE_SOFT ? "soft" : "nvidia",
+			       "--driver", device->daemon->driver, "--arena", arena, "--swap-dir",
+			       (char *)(uintptr_t)o->swap_dir, "--swap-max", swap,
+			       /* the predecessor's state, if there is one */
+			       inherits ? "--arena-fd" : NULL, "3", "--ledger-fd", "4", "--swap-fd",
+			       "5", NULL };
 
-	return gp_launch(argv, environ, ret_pid, ret_pidfd, err);
+	return gp_launch(argv, environ, device->mover_state, inherits ? GP_MOVER_STATE_FDS : 0,
+			 ret_pid, ret_pidfd, err);
 }

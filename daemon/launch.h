@@ -8,10 +8,11 @@
 
 /*
  * Starts @argv[0] (a path) with @envp; default signal dispositions, nothing blocked, no fd but
- * 0, 1, 2. Returns its pid and a pidfd, which becomes readable when it ends.
+ * 0, 1, 2 and, from 3 on, copies of the @n_fds (at most 8) in @fds. Returns its pid and a pidfd,
+ * which becomes readable when it ends.
  */
-gp_must_check int gp_launch(char *const argv[], char *const envp[], pid_t *ret_pid, int *ret_pidfd,
-			    struct gp_err *err);
+gp_must_check int gp_launch(char *const argv[], char *const envp[], const int *fds, size_t n_fds,
+			    pid_t *ret_pid, int *ret_pidfd, struct gp_err *err);
 gp_must_check int gp_launch_supervisor(struct gp_job *job, pid_t *ret_pid, int *ret_pidfd,
 				       struct gp_err *err);
 /*

@@ -166,6 +166,11 @@ void gp_timer_arm(struct gp_loop *loop, struct gp_timer *timer, uint64_t deadlin
 }
 
 /* What is below it is due later than what is above it, so that can take its place. */
+bool gp_timer_is_armed(const struct gp_timer *timer)
+{
+	return timer->at != NULL;
+}
+
 void gp_timer_disarm(struct gp_timer *timer)
 {
 	struct gp_timer *heap;

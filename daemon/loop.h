@@ -58,5 +58,6 @@ void gp_loop_remove(struct gp_loop *loop, struct gp_source *source);
 void gp_timer_init(struct gp_timer *timer, void (*fire)(struct gp_timer *timer));
 void gp_timer_arm(struct gp_loop *loop, struct gp_timer *timer, uint64_t deadline_ns);
 void gp_timer_disarm(struct gp_timer *timer);
+bool gp_timer_is_armed(const struct gp_timer *timer);
 
 #endif

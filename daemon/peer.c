@@ -253,7 +253,7 @@ static void peer_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int
 		gp_job_handle_supervisor(peer, msg);
 		break;
 	case GP_ROLE_MOVER:
-		gp_device_handle(peer, msg);
+		gp_device_handle(peer, msg, fds, n_fds);
 		break;
 	default:
 		break;
@@ -349,6 +349,7 @@ void gp_peer_new(struct gp_daemon *daemon, int fd, bool on_shim_socket)
 	peer->source.fd = fd;
 	peer->source.dispatch = peer_dispatch;
 	gp_list_init(&peer->queue);
+	gp_list_init(&peer->requests);
 	gp_list_init(&peer->node);
 	gp_list_init(&peer->stranger);
 	if (gp_access_identify(peer, &err) < 0 ||
@@ -382,7 +383,7 @@ void gp_peer_close(struct gp_peer *peer, const char *why)
 	gp_list_del(&peer->node);
 	gp_list_del(&peer->stranger);
 	gp_list_add_tail(&peer->daemon->dead_peers, &peer->node);
-	gp_job_forget_peer(peer->daemon, peer);
+	gp_job_forget_peer(peer);
 	if (peer->role == GP_ROLE_SHIM && peer->proc)
 		gp_proc_gone(peer->proc);
 	else if (peer->role == GP_ROLE_SUPERVISOR && peer->job)
@@ -404,6 +405,7 @@ static void peer_free(struct gp_peer *peer)
 void gp_peer_drop(struct gp_peer *peer)
 {
 	peer_unwatch(peer);
+	gp_job_forget_peer(peer);
 	peer_free(peer);
 }
 

@@ -29,7 +29,8 @@ struct gp_peer {
 	struct gp_list queue; /* messages the socket did not take */
 	uint64_t came_ns;
 	size_t n_queued;
-	uint32_t role; /* 0 before the hello */
+	struct gp_list requests; /* struct gp_request: what it waits for */
+	uint32_t role;		 /* 0 before the hello */
 	bool on_shim_socket, closed;
 	bool failed;		  /* takes no more messages; closed once what it sent is read */
 	struct gp_wire_msg hello; /* kept while the welcome waits for the devices */

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "daemon/device.h"
+#include "daemon/recover.h"
 #include "daemon/schedule.h"
 
 #include <errno.h>
@@ -32,7 +33,6 @@
 #define PREEMPT_MEMORY_NS      (30 * GP_NS_PER_SEC) /* a shim that creates and maps */
 #define PREEMPT_MOVE_NS	       (60 * GP_NS_PER_SEC) /* moving bytes: this, and */
 #define PREEMPT_NS_PER_BYTE    20		    /* 50 MB/s, below any disk worth swapping to */
-#define PREEMPT_TERM_NS	       (5 * GP_NS_PER_SEC)  /* from SIGTERM to SIGKILL */
 #define PREEMPT_MAX_THAW_TRIES 5
 #define PREEMPT_RETRY_NS       (5 * GP_NS_PER_SEC) /* after an operation that failed */
 
@@ -183,6 +183,8 @@ static void preempt_complete(struct gp_job *job)
 		job->rests_until_ns = gp_now_ns() + PREEMPT_RETRY_NS;
 	gp_job_answer(job, type, job->op_code, job->op_error);
 	gp_schedule_want(job->daemon);
+	if (job->recovering)
+		return; /* goes on from there */
 	if (job->op_code && job->state == GP_JOB_FROZEN && (job->cancelling || !job->held))
 		preempt_retry_later(job, job->rests_until_ns);
 	else if (job->cancelling)
@@ -202,7 +204,7 @@ static void preempt_begin_kill(struct gp_job *job, bool on_scratch)
 	job->op = GP_OP_CANCEL;
 	gp_timer_disarm(&job->op_timer);
 	gp_timer_init(&job->op_timer, preempt_kill);
-	preempt_phase(job, GP_PHASE_KILL, PREEMPT_TERM_NS);
+	preempt_phase(job, GP_PHASE_KILL, job->daemon->options.term_ns);
 	gp_job_signal(job, on_scratch ? SIGKILL : SIGTERM);
 }
 
@@ -479,6 +481,11 @@ static int preempt_busy(const struct gp_job *job, struct gp_err *err)
 	if (gp_job_state_is_final(job->state))
 		return gp_err_set(err, -ESRCH, "job %" PRIu64 " has ended (%s)", job->id,
 				  gp_job_state_name(job->state));
+	if (job->recovering)
+		return gp_err_set(err, -EBUSY,
+				  "job %" PRIu64 " is waited for after gpupresd or gpupres-mover "
+				  "was restarted: try again in some seconds",
+				  job->id);
 	if (job->op != GP_OP_NONE || job->cancelling)
 		return gp_err_set(
 			err, -EBUSY, "job %" PRIu64 " is %s: try again when it is done", job->id,
@@ -558,10 +565,8 @@ void gp_preempt_cancel(struct gp_job *job)
 		gp_job_finish(job, GP_JOB_CANCELLED, "cancelled while queued");
 		return;
 	}
-	if (job->op == GP_OP_NONE && gp_now_ns() < job->no_kill_before_ns) {
-		preempt_retry_later(job, job->no_kill_before_ns);
-		return;
-	}
+	if (job->recovering)
+		return; /* its end is one of the outcomes */
 	if (preempt_can_kill(job)) {
 		preempt_begin_kill(job, false);
 		return;
@@ -569,11 +574,11 @@ void gp_preempt_cancel(struct gp_job *job)
 	if (job->op != GP_OP_NONE || !job->device->ready)
 		return; /* preempt_complete and gp_preempt_mover_back come here again */
 	preempt_begin_op(job, GP_OP_CANCEL);
-	job->on_scratch = preempt_any_away(job);
-	if (!job->on_scratch) {
+	if (!preempt_any_away(job)) {
 		preempt_begin_thaw(job);
 		return;
 	}
+	job->on_scratch = true;
 	gp_job_set_state(job, GP_JOB_RESTORING, "on scratch memory, to be ended");
 	preempt_scratch(job);
 }
@@ -589,7 +594,7 @@ void gp_preempt_proc_joined(struct gp_proc *proc)
 {
 	const struct gp_job *job = proc->job;
 
-	if (job->state < GP_JOB_FREEZING || job->state > GP_JOB_THAWING ||
+	if (job->recovering || job->state < GP_JOB_FREEZING || job->state > GP_JOB_THAWING ||
 	    job->phase == GP_PHASE_UNLOCK || job->phase == GP_PHASE_KILL)
 		return;
 	preempt_send(proc, GP_WIRE_LOCK, GP_STEP_LOCKING);
@@ -888,17 +893,10 @@ void gp_preempt_mover_gone(struct gp_job *job)
 		proc->linked = false;
 		proc->known = false;
 	}
-	if (job->phase == GP_PHASE_KILL || job->state == GP_JOB_QUEUED ||
+	if (job->recovering || job->phase == GP_PHASE_KILL || job->state == GP_JOB_QUEUED ||
 	    job->state == GP_JOB_STARTING || job->state == GP_JOB_RUNNING)
 		return;
-	if (away) {
-		if (!job->cancelling)
-			snprintf(job->fail_cause, sizeof(job->fail_cause),
-				 "its saved memory was lost when gpupres-mover ended");
-		job->cancelling = true;
-		job->saved_bytes = 0;
-	}
-	/* Nobody waits for what is under way: where UNLOCK is owed it is sent (again). */
+	/* Nobody waits for what is under way. */
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		if (proc->locked)
 			proc->step = GP_STEP_LOCKED;
@@ -906,16 +904,25 @@ void gp_preempt_mover_gone(struct gp_job *job)
 	preempt_error(job, -EIO, "gpupres-mover ended");
 	job->epoch++; /* whatever still arrives belongs to the past */
 	gp_job_set_state(job, away ? GP_JOB_SWAPPED : GP_JOB_FROZEN, "gpupres-mover ended");
+	gp_recover_mover_gone(job);
 	preempt_complete(job);
 }
 
-void gp_preempt_mover_back(struct gp_job *job)
+void gp_preempt_freeze_again(struct gp_job *job)
 {
-	struct gp_err err;
+	preempt_begin_op(job, GP_OP_PREEMPT);
+	job->op_target = GP_JOB_FROZEN;
+	preempt_phase(job, GP_PHASE_LOCK, PREEMPT_ANSWER_NS);
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		if (!proc->locked)
+			preempt_send(proc, GP_WIRE_LOCK, GP_STEP_LOCKING);
+	}
+	preempt_advance(job);
+}
 
-	if (job->cancelling)
-		gp_preempt_cancel(job);
-	else if (job->state == GP_JOB_FROZEN && !job->held &&
-		 gp_preempt_resume(job, "gpupres-mover is back", &err) < 0)
-		gp_log(GP_LOG_WARN, "resume", "job=%" PRIu64 " error=\"%s\"", job->id, err.msg);
+void gp_preempt_thaw_strays(struct gp_job *job)
+{
+	/* Nobody waits for the answer: where it is refused nothing was off. */
+	if (job->device && preempt_switch(job, GP_WIRE_THAW))
+		preempt_set_thawed(job);
 }

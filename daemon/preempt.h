@@ -33,9 +33,12 @@ void gp_preempt_proc_joined(struct gp_proc *proc);
 void gp_preempt_proc_known(struct gp_job *job);
 /* A process left the job: what the operation waited for from it is settled. */
 void gp_preempt_proc_gone(struct gp_job *job);
-/* The mover is gone, and the bytes that it kept with it. */
+/* The mover is gone: what was under way is given up, and looked at again by daemon/recover.c. */
 void gp_preempt_mover_gone(struct gp_job *job);
-/* A new mover is ready and linked: what stood still for the lack of one goes on. */
-void gp_preempt_mover_back(struct gp_job *job);
+
+/* After recovery: freezes a held job whose memory is all there, whether or not it is frozen. */
+void gp_preempt_freeze_again(struct gp_job *job);
+/* After recovery: a running process may have been frozen by the last daemon's last order. */
+void gp_preempt_thaw_strays(struct gp_job *job);
 
 #endif

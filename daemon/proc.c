@@ -5,7 +5,9 @@
 #include "base/time.h"
 #include "daemon/device.h"
 #include "daemon/preempt.h"
+#include "daemon/recover.h"
 #include "daemon/schedule.h"
+#include "daemon/store.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -27,6 +29,28 @@ static struct gp_job *proc_adopt(struct gp_peer *peer, const struct gp_wire_msg 
 	job->started_ns = gp_wallclock_ns();
 	gp_job_set_state(job, GP_JOB_RUNNING, "adopted pid %d", peer->pid);
 	return job;
+}
+
+struct gp_proc *gp_proc_find(const struct gp_job *job, uint32_t id)
+{
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		if (proc->id == id)
+			return proc;
+	}
+	return NULL;
+}
+
+/* One that comes back keeps its number, by which the mover knows it. */
+static uint32_t proc_number(struct gp_daemon *daemon, struct gp_job *job,
+			    const struct gp_peer *peer, uint32_t said)
+{
+	struct gp_lost *lost = said ? gp_recover_find(job, said) : NULL;
+
+	if (lost && (!lost->pid || lost->pid == peer->pid)) {
+		gp_lost_free(lost);
+		return said;
+	}
+	return gp_daemon_next_proc(daemon);
 }
 
 int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp_err *err)
@@ -51,7 +75,10 @@ int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp
 	proc->job = job;
 	proc->peer = peer;
 	proc->pid = peer->pid;
-	proc->id = ++daemon->next_proc;
+	proc->id = proc_number(daemon, job, peer, hello->header.proc);
+	if (hello->header.epoch > job->epoch)
+		job->epoch = hello->header.epoch;
+	gp_store_put_proc(daemon->store, job->id, proc->id, proc->pid);
 	gp_list_init(&proc->node);
 	gp_list_add_tail(&job->procs, &proc->node);
 	peer->proc = proc;
@@ -120,6 +147,24 @@ static void proc_channels(struct gp_proc *proc, const struct gp_wire_msg *msg)
 	}
 }
 
+/* What it had before, with a daemon that is gone. */
+static void proc_resync(struct gp_proc *proc, const struct gp_wire_resync *r)
+{
+	const struct gp_ledger *ledger = gp_device_ledger(proc->job->device, proc->id);
+	struct gp_err err;
+
+	gp_proc_set_movable(proc, r->movable_bytes);
+	proc->resident_bytes = proc_at_most(r->resident_bytes, proc);
+	proc->n_extents = r->n_extents;
+	proc->attached = r->attached;
+	if (ledger && ledger->linked && r->linked)
+		proc->linked = true;
+	else if (proc->attached && !proc->linked)
+		proc_link(proc);
+	if (gp_recover_resync(proc, r, &err) < 0)
+		gp_peer_close(proc->peer, err.msg);
+}
+
 void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 {
 	struct gp_proc *proc = peer->proc;
@@ -128,6 +173,9 @@ void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg)
 	case GP_WIRE_ATTACH:
 		proc->attached = true;
 		proc_link(proc);
+		break;
+	case GP_WIRE_RESYNC:
+		proc_resync(proc, &msg->resync);
 		break;
 	case GP_WIRE_CHANNELS:
 		proc_channels(proc, msg);
@@ -167,16 +215,17 @@ void gp_proc_gone(struct gp_proc *proc)
 	gp_log(GP_LOG_INFO, "process_gone", "job=%" PRIu64 " proc=%u pid=%d", job->id, proc->id,
 	       proc->pid);
 	if (job->device)
-		gp_device_forget_proc(job->device, proc);
+		gp_device_forget_needs(job->device, proc);
 	job->rests_until_ns = 0;
 	gp_list_del(&proc->node);
 	proc->peer->proc = NULL;
+	/* Its memory may be away: what is saved of it goes only when the process has ended. */
+	gp_recover_expect(job, proc->id, proc->pid);
 	free(proc);
-	gp_preempt_proc_gone(job);
-	if (job->adopted && gp_list_empty(&job->procs) && !gp_job_state_is_final(job->state)) {
-		job->exit_code = 0;
-		gp_job_finish(job, job->cancelling ? GP_JOB_CANCELLED : GP_JOB_DONE,
-			      "the process is gone");
-	}
+	if (job->recovering)
+		gp_recover_advance(job);
+	else
+		gp_preempt_proc_gone(job);
+	gp_job_check_procs(job);
 	gp_schedule_want(job->daemon);
 }

@@ -40,6 +40,11 @@ struct gp_proc {
 	uint64_t granted_bytes, granted_from_bytes, granted_until_ns;
 	uint32_t n_grants; /* of these bytes, one after the other, that were of no use */
 
+	/* daemon/recover.c: what it said of itself, and whether it owes that. */
+	struct gp_wire_resync resync;
+	bool resynced; /* it was known to an earlier daemon, or was asked */
+	bool asked;
+
 	enum gp_proc_step step;
 	bool save_done;			      /* the mover said so, or failed */
 	uint64_t release_sent, release_acked; /* extents of this save */
@@ -51,6 +56,7 @@ gp_must_check int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *he
 			      struct gp_err *err);
 /* What the process says of its memory, as far as it can be true. */
 void gp_proc_set_movable(struct gp_proc *proc, uint64_t bytes);
+struct gp_proc *gp_proc_find(const struct gp_job *job, uint32_t id);
 void gp_proc_handle(struct gp_peer *peer, const struct gp_wire_msg *msg);
 /* A device's mover is ready (again): gives every attached process a link to it. */
 void gp_proc_link_all(struct gp_device *device);

@@ -16,7 +16,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define REQUEST_SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
+#define REQUEST_MAX_PRIORITY GP_REGISTRY_MAX_PRIORITY
+#define REQUEST_SEALS	     (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 
 /* Reads the sealed memfd: once sealed nobody can change or shorten it while we read. */
 static int request_read_blob(int fd, const struct gp_wire_submit *s, char **ret_blob,
@@ -110,15 +111,15 @@ static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 	char a[32], b[32];
 	int r;
 
-	if (s->priority < -GP_WIRE_MAX_PRIORITY || s->priority > GP_WIRE_MAX_PRIORITY) {
+	if (s->priority < -REQUEST_MAX_PRIORITY || s->priority > REQUEST_MAX_PRIORITY) {
 		gp_peer_send_error(peer, msg, -ERANGE, "priority %d is outside -%d to %d",
-				   s->priority, GP_WIRE_MAX_PRIORITY, GP_WIRE_MAX_PRIORITY);
+				   s->priority, REQUEST_MAX_PRIORITY, REQUEST_MAX_PRIORITY);
 		return;
 	}
-	if (!peer->is_admin && s->priority > peer->daemon->options.max_priority) {
+	if (!peer->is_admin && s->priority > (int32_t)peer->daemon->options.max_priority) {
 		gp_peer_send_error(peer, msg, -EPERM,
 				   "priority %d is for admins, you may use %d and below: lower it",
-				   s->priority, peer->daemon->options.max_priority);
+				   s->priority, (int32_t)peer->daemon->options.max_priority);
 		return;
 	}
 	if (s->mem_bytes > largest) {
@@ -178,7 +179,7 @@ void gp_request_list_more(struct gp_peer *peer)
 		if (peer->n_queued)
 			return;
 		if (job->id <= peer->listed_job || !request_lists(peer, job))
-			continue;
+			continue; /* at most a few thousand, at most once for each full socket */
 		peer->listed_job = job->id;
 		request_send_job(peer, &peer->list, job);
 	}
@@ -309,6 +310,13 @@ static void request_cancel(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 
 static void request_of_job(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
 {
+	bool moves = msg->header.type == GP_WIRE_PREEMPT || msg->header.type == GP_WIRE_RESUME;
+
+	/* What becomes of the job is not decided yet: gp_request_take_up. */
+	if (job->recovering && moves) {
+		gp_job_add_request(job, peer, msg);
+		return;
+	}
 	switch ((enum gp_wire_type)msg->header.type) {
 	case GP_WIRE_PREEMPT:
 		request_preempt(peer, msg, job);
@@ -335,6 +343,23 @@ static void request_of_job(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 		gp_peer_send_error(peer, msg, -EINVAL, "%s is not a client's request",
 				   gp_wire_name(msg->header.type));
 		break;
+	}
+}
+
+void gp_request_take_up(struct gp_job *job)
+{
+	struct gp_list waiting;
+
+	gp_list_init(&waiting);
+	gp_list_for_each(q, &job->requests, struct gp_request, node) {
+		if (q->msg.header.type != GP_WIRE_PREEMPT && q->msg.header.type != GP_WIRE_RESUME)
+			continue;
+		gp_list_del(&q->node);
+		gp_list_add_tail(&waiting, &q->node);
+	}
+	gp_list_for_each(q, &waiting, struct gp_request, node) {
+		request_of_job(q->peer, &q->msg, job);
+		gp_job_free_request(q);
 	}
 }
 

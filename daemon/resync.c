@@ -14,15 +14,16 @@ enum resync_fact {
 	SAME_BOOT = 1 << 2,
 	ADOPTED = 1 << 3,
 	SUPERVISED = 1 << 4,
-	MOVER_LOST = 1 << 5,
-	ALIVE = 1 << 6,	   /* a process is there */
-	OPEN = 1 << 7,	   /* one runs that was part of the job before */
-	LOCKED = 1 << 8,   /* one is locked, and has all its memory */
-	AWAY = 1 << 9,	   /* one lacks memory or bytes, and the ledger covers them */
-	LOST = 1 << 10,	   /* one lacks memory or bytes that the ledger does not cover */
-	SCRATCH = 1 << 11, /* one is on scratch memory */
-	LATE = 1 << 12,	   /* one may come yet, and has copies */
-	STILL = 1 << 13,   /* one does not run: any of LOCKED, AWAY, LOST, SCRATCH */
+	UNOWNED = 1 << 5, /* neither adopted nor supervised */
+	MOVER_LOST = 1 << 6,
+	ALIVE = 1 << 7,	   /* a process is there */
+	OPEN = 1 << 8,	   /* one runs that was part of the job before */
+	LOCKED = 1 << 9,   /* one is locked, and has all its memory */
+	AWAY = 1 << 10,	   /* one lacks memory or bytes, and the ledger covers them */
+	LOST = 1 << 11,	   /* one lacks memory or bytes that the ledger does not cover */
+	SCRATCH = 1 << 12, /* one is on scratch memory */
+	LATE = 1 << 13,	   /* one may come yet */
+	STILL = 1 << 14,   /* one does not run: any of LOCKED, AWAY, LOST, SCRATCH */
 };
 
 /* Masks of 1 << enum gp_job_state. */
@@ -59,9 +60,9 @@ static const struct resync_row resync_rows[] = {
 	{ "reboot", ANY, 0, ALIVE | SUPERVISED | SAME_BOOT, GP_RESYNC_REBOOTED, GP_JOB_FAILED,
 	  "the machine restarted" },
 
-	/* One that is late may be frozen and may need its copies: nobody is killed or run before.
-	 */
-	{ "late", ANY, LATE, 0, GP_RESYNC_WAIT, SAME, "waits for a process with saved memory" },
+	/* One that is late may be frozen, and need its copies: the job can be neither run, nor
+	 * frozen as one, nor killed without it. */
+	{ "late", ANY, LATE, 0, GP_RESYNC_WAIT, SAME, "waits for its processes" },
 
 	/* No process came back. */
 	{ "adopted-gone-cancel", ANY, ADOPTED | CANCELLING, ALIVE, GP_RESYNC_ENDED,
@@ -86,8 +87,7 @@ static const struct resync_row resync_rows[] = {
 	  "its saved memory was lost when gpupresd and gpupres-mover ended" },
 	{ "lost", ANY, LOST, 0, GP_RESYNC_LOST, FOUND,
 	  "its saved memory was lost: not all of it is in the arena" },
-	{ "orphan", ANY, 0, ADOPTED | SUPERVISED, GP_RESYNC_ORPHANED, FOUND,
-	  "its supervisor is gone" },
+	{ "orphan", ANY, UNOWNED, 0, GP_RESYNC_ORPHANED, FOUND, "its supervisor is gone" },
 
 	/* It goes on. */
 	{ "away-open", ANY, AWAY | OPEN, 0, GP_RESYNC_BRING_BACK, GP_JOB_SWAPPED,
@@ -124,7 +124,7 @@ static uint32_t resync_facts_of(const struct gp_resync_proc *p)
 	case GP_RESYNC_NEW:
 		return ALIVE;
 	case GP_RESYNC_LATE:
-		return p->n_saved ? LATE : 0;
+		return LATE;
 	case GP_RESYNC_GONE:
 		return 0;
 	case GP_RESYNC_BACK:
@@ -144,7 +144,7 @@ static uint32_t resync_facts_of(const struct gp_resync_proc *p)
 	return ALIVE | STILL | SCRATCH;
 }
 
-static uint32_t resync_flags_of(const struct gp_resync_proc *p, enum gp_resync_mover mover)
+static uint32_t resync_flags_of(const struct gp_resync_proc *p)
 {
 	uint32_t flags = 0;
 
@@ -159,7 +159,6 @@ static uint32_t resync_flags_of(const struct gp_resync_proc *p, enum gp_resync_m
 	}
 	switch (resync_state_of(p)) {
 	case GP_RESYNC_OPEN:
-		flags = mover == GP_RESYNC_MOVER_SAME ? GP_RESYNC_MAY_BE_FROZEN : 0;
 		break;
 	case GP_RESYNC_UNFILLED:
 	case GP_RESYNC_AWAY:
@@ -178,6 +177,7 @@ static uint32_t resync_job_facts(const struct gp_resync_job *job)
 	return (job->held ? HELD : 0) | (job->cancelling ? CANCELLING : 0) |
 	       (job->same_boot ? SAME_BOOT : 0) | (job->adopted ? ADOPTED : 0) |
 	       (job->supervised && !job->adopted ? SUPERVISED : 0) |
+	       (!job->supervised && !job->adopted ? UNOWNED : 0) |
 	       (job->mover == GP_RESYNC_MOVER_LOST ? MOVER_LOST : 0);
 }
 
@@ -208,7 +208,7 @@ void gp_resync_decide(const struct gp_resync_job *job, const struct gp_resync_pr
 
 	for (size_t i = 0; i < n; i++) {
 		facts |= resync_facts_of(&procs[i]);
-		ret_flags[i] = resync_flags_of(&procs[i], job->mover);
+		ret_flags[i] = resync_flags_of(&procs[i]);
 	}
 	row = resync_find(job->state, facts);
 	*ret_verdict = (struct gp_resync_verdict){

@@ -60,7 +60,7 @@ enum gp_resync_outcome {
 	GP_RESYNC_KEEP,
 	/* Nothing yet, and nothing changes: ask again when who is late has come or ended. */
 	GP_RESYNC_WAIT,
-	/* It runs, or its supervisor tells what became of it. THAW where flagged. */
+	/* It runs, or its supervisor tells what became of it. */
 	GP_RESYNC_RUN,
 	/* All memory there, nobody wants it held (FROZEN): thaw and unlock, as gp_preempt_resume.
 	 */
@@ -96,9 +96,7 @@ enum gp_resync_outcome {
 /* Of each process: what the daemon takes it for from now on, and owes it. */
 enum gp_resync_flag {
 	GP_RESYNC_IS_LOCKED = 1 << 0,	  /* no LOCK; UNLOCK in the end */
-	GP_RESYNC_MAY_BE_FROZEN = 1 << 1, /* THAW before UNLOCK or a kill; harmless if it is not.
-					   * Also of an open one whose mover survived: a FREEZE of
-					   * the last daemon may have come after it thawed itself */
+	GP_RESYNC_MAY_BE_FROZEN = 1 << 1, /* THAW before UNLOCK or a kill; harmless if it is not */
 	GP_RESYNC_IS_AWAY = 1 << 2,	  /* lacks memory or bytes: RECREATE and LOAD, or SCRATCH */
 	GP_RESYNC_DO_DROP = 1 << 3,	  /* DROP (UNLINK if gone): its copies are needed no more */
 };

@@ -22,6 +22,13 @@
 #define SCHEDULE_MAX_GRANTS 2
 /* A job that cannot be made a victim now. */
 #define SCHEDULE_REST_NS (5 * GP_NS_PER_SEC)
+/*
+ * What a policy is shown: the effort of a decision grows with its square. More jobs than this do
+ * not share a device, as each has a context on it.
+ */
+#define SCHEDULE_MAX_FIRST  128
+#define SCHEDULE_MAX_TURN   64
+#define SCHEDULE_MAX_ACTIVE (GP_POLICY_MAX_JOBS - SCHEDULE_MAX_FIRST - SCHEDULE_MAX_TURN)
 
 void gp_schedule_want(struct gp_daemon *daemon)
 {
@@ -81,7 +88,7 @@ static uint64_t schedule_promised(const struct gp_device *d)
 {
 	uint64_t sum = 0, now_ns = gp_now_ns();
 
-	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
+	gp_list_for_each(job, &d->daemon->registry.active, struct gp_job, place) {
 		uint64_t has = gp_job_device_bytes(job), granted = 0;
 
 		if (job->device != d)
@@ -101,8 +108,16 @@ static uint64_t schedule_promised(const struct gp_device *d)
 /* Swapped, and back as soon as there is room. */
 static bool schedule_wants_back(const struct gp_job *job)
 {
-	return job->state == GP_JOB_SWAPPED && !job->held && !job->cancelling &&
+	return job->state == GP_JOB_SWAPPED && !job->held && !job->cancelling && !job->recovering &&
 	       job->op == GP_OP_NONE;
+}
+
+static bool schedule_is_before(const struct gp_job *a, const struct gp_job *b)
+{
+	if (a->priority != b->priority)
+		return a->priority > b->priority;
+	return a->state_since_ns != b->state_since_ns ? a->state_since_ns < b->state_since_ns
+						      : a->id < b->id;
 }
 
 static void schedule_fill(const struct gp_device *d, const struct gp_job *job, uint64_t now_ns,
@@ -117,7 +132,7 @@ static void schedule_fill(const struct gp_device *d, const struct gp_job *job, u
 		.device_bytes = gp_job_device_bytes(job),
 		.since_ns = job->state_since_ns,
 	};
-	if (job->op != GP_OP_NONE || job->cancelling)
+	if (job->op != GP_OP_NONE || job->cancelling || job->recovering)
 		return;
 	if (job->state == GP_JOB_QUEUED) {
 		ret->waiting = !rests;
@@ -137,7 +152,7 @@ static void schedule_fill(const struct gp_device *d, const struct gp_job *job, u
 /* Something is on its way that may give memory back: better wait than refuse. */
 static bool schedule_memory_is_moving(const struct gp_device *d)
 {
-	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
+	gp_list_for_each(job, &d->daemon->registry.active, struct gp_job, place) {
 		if (job->device == d &&
 		    ((job->op == GP_OP_PREEMPT && !job->op_code) || job->op == GP_OP_CANCEL))
 			return true;
@@ -228,9 +243,57 @@ static bool schedule_evict(struct gp_device *d, const struct gp_policy_plan *pla
 	return true;
 }
 
-static bool schedule_belongs(const struct gp_device *d, const struct gp_job *job)
+/* Jobs that wait for memory or could give some; the rest is nothing to decide about. */
+static size_t schedule_view_active(const struct gp_device *d, uint64_t now_ns,
+				   struct gp_policy_job *jobs, bool *ret_waiting)
 {
-	return !gp_job_state_is_final(job->state) && (job->device == d || !job->device);
+	size_t n = 0;
+
+	gp_list_for_each(job, &d->daemon->registry.active, struct gp_job, place) {
+		if (job->device != d)
+			continue;
+		*ret_waiting |= schedule_wants_back(job);
+		if (n == SCHEDULE_MAX_ACTIVE)
+			continue;
+		schedule_fill(d, job, now_ns, &jobs[n]);
+		*ret_waiting |= jobs[n].waiting;
+		n += jobs[n].waiting || jobs[n].running;
+	}
+	return n;
+}
+
+static size_t schedule_view_from(const struct gp_device *d, struct gp_job **job, size_t max,
+				 uint64_t now_ns, struct gp_policy_job *jobs)
+{
+	const struct gp_registry *registry = &d->daemon->registry;
+	size_t n = 0;
+
+	for (; *job && n < max; *job = gp_registry_next_queued(registry, *job)) {
+		if (!(*job)->device || (*job)->device == d)
+			schedule_fill(d, *job, now_ns, &jobs[n++]);
+	}
+	return n;
+}
+
+/*
+ * The first of the queue, and each time some more of the rest, so that a job that would fit is
+ * found, wherever it stands, and no decision has to look at all.
+ */
+static size_t schedule_view_queued(const struct gp_device *d, uint64_t now_ns,
+				   struct gp_policy_job *jobs)
+{
+	struct gp_registry *registry = &d->daemon->registry;
+	struct gp_job *job = gp_registry_next_queued(registry, NULL), *turn;
+	size_t n = schedule_view_from(d, &job, SCHEDULE_MAX_FIRST, now_ns, jobs);
+
+	if (!job)
+		return n;
+	turn = gp_registry_find(d->daemon, registry->cursor);
+	if (!turn || turn->state != GP_JOB_QUEUED || schedule_is_before(turn, job))
+		turn = job;
+	n += schedule_view_from(d, &turn, SCHEDULE_MAX_TURN, now_ns, jobs + n);
+	registry->cursor = turn ? turn->id : 0;
+	return n;
 }
 
 void gp_schedule_decide(struct gp_device *d)
@@ -238,7 +301,7 @@ void gp_schedule_decide(struct gp_device *d)
 	static struct gp_policy_job jobs[GP_POLICY_MAX_JOBS];
 	static struct gp_policy_plan plan;
 	uint64_t promised = schedule_promised(d);
-	bool waiting = false;
+	bool waiting = d->daemon->registry.n_queued > 0;
 	struct gp_policy_view view = {
 		.now_ns = gp_now_ns(),
 		.total_bytes = d->meminfo.total_bytes,
@@ -248,13 +311,8 @@ void gp_schedule_decide(struct gp_device *d)
 	};
 	struct gp_err err;
 
-	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
-		if (!schedule_belongs(d, job) || view.n_jobs == GP_POLICY_MAX_JOBS)
-			continue;
-		schedule_fill(d, job, view.now_ns, &jobs[view.n_jobs]);
-		waiting |= jobs[view.n_jobs].waiting || schedule_wants_back(job);
-		view.n_jobs++;
-	}
+	view.n_jobs = schedule_view_active(d, view.now_ns, jobs, &waiting);
+	view.n_jobs += schedule_view_queued(d, view.now_ns, jobs + view.n_jobs);
 	gp_timer_disarm(&d->daemon->schedule_timer);
 	if (!waiting)
 		return;

@@ -425,6 +425,32 @@ int gp_store_take_proc_block(struct gp_store *store, uint32_t *ret_first, struct
 	return 0;
 }
 
+int gp_store_swap_boot_id(struct gp_store *store, const char *boot_id, bool *ret_same,
+			  struct gp_err *err)
+{
+	sqlite3_stmt *get = NULL, *put = NULL;
+	const char *last;
+	int r = 0;
+
+	if (sqlite3_prepare_v2(store->db, "SELECT value FROM meta WHERE key = 'boot_id'", -1, &get,
+			       NULL) != SQLITE_OK ||
+	    sqlite3_prepare_v2(store->db, "REPLACE INTO meta (key, value) VALUES ('boot_id', ?)",
+			       -1, &put, NULL) != SQLITE_OK)
+		r = store_fail(store, err);
+	if (r == 0) {
+		last = sqlite3_step(get) == SQLITE_ROW ? (const char *)sqlite3_column_text(get, 0)
+						       : NULL;
+		*ret_same = !last || !strcmp(last, boot_id);
+		sqlite3_reset(get);
+		sqlite3_bind_text(put, 1, boot_id, -1, SQLITE_STATIC);
+		if (sqlite3_step(put) != SQLITE_DONE)
+			r = store_fail(store, err);
+	}
+	sqlite3_finalize(get);
+	sqlite3_finalize(put);
+	return r;
+}
+
 /* One allocation holds the record and copies of all it points to. NULL: out of memory, logged. */
 static struct store_record *store_new(struct gp_store *store, enum store_kind kind, uint64_t job,
 				      size_t text_bytes)

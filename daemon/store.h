@@ -86,6 +86,13 @@ gp_must_check int gp_store_load_procs(struct gp_store *store,
 gp_must_check int gp_store_take_proc_block(struct gp_store *store, uint32_t *ret_first,
 					   struct gp_err *err);
 
+/*
+ * Before gp_store_start. Whether the last daemon ran in the boot that @boot_id names (true too if
+ * there was none), and remembers it.
+ */
+gp_must_check int gp_store_swap_boot_id(struct gp_store *store, const char *boot_id, bool *ret_same,
+					struct gp_err *err);
+
 /* Starts the writer. What was queued before is written now. */
 gp_must_check int gp_store_start(struct gp_store *store, struct gp_err *err);
 

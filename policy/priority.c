@@ -10,18 +10,42 @@ static bool priority_before(const struct gp_policy_job *a, const struct gp_polic
 	return a->id < b->id;
 }
 
-/* The waiting job that comes right after @after in the order; NULL @after = the first. */
-static const struct gp_policy_job *priority_following(const struct gp_policy_view *v,
-						      const struct gp_policy_job *after)
+/* The running jobs by themselves: few, where those that wait may be very many. */
+static size_t priority_running(const struct gp_policy_view *v, const struct gp_policy_job **ret)
 {
-	const struct gp_policy_job *best = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < v->n_jobs && n < GP_POLICY_MAX_JOBS; i++) {
+		if (v->jobs[i].running)
+			ret[n++] = &v->jobs[i];
+	}
+	return n;
+}
+
+/* Whether @next fits, or would if everything yielded that may. */
+static bool priority_can_fit(const struct gp_policy_view *v, const struct gp_policy_job *next,
+			     const struct gp_policy_job *const *running, size_t n_running)
+{
+	uint64_t free_bytes = v->free_bytes;
+
+	for (size_t i = 0; i < n_running && free_bytes < next->need_bytes; i++) {
+		if (running[i]->id != next->id && running[i]->priority < next->priority)
+			free_bytes += running[i]->device_bytes;
+	}
+	return free_bytes >= next->need_bytes;
+}
+
+/* The first of those that wait, in their order, which can be made to fit; NULL: none. */
+static const struct gp_policy_job *priority_next(const struct gp_policy_view *v)
+{
+	const struct gp_policy_job *running[GP_POLICY_MAX_JOBS], *best = NULL;
+	size_t n_running = priority_running(v, running);
 
 	for (size_t i = 0; i < v->n_jobs; i++) {
 		const struct gp_policy_job *j = &v->jobs[i];
 
-		if (!j->waiting || (after && !priority_before(after, j)))
-			continue;
-		if (!best || priority_before(j, best))
+		if (j->waiting && (!best || priority_before(j, best)) &&
+		    priority_can_fit(v, j, running, n_running))
 			best = j;
 	}
 	return best;
@@ -55,8 +79,8 @@ static const struct gp_policy_job *priority_victim(const struct gp_policy_view *
 	return best;
 }
 
-/* Collects victims for @next; false if all of them together would not do. */
-static bool priority_make_room(const struct gp_policy_view *v, const struct gp_policy_job *next,
+/* Collects victims for @next, which can be made to fit. */
+static void priority_make_room(const struct gp_policy_view *v, const struct gp_policy_job *next,
 			       struct gp_policy_plan *plan)
 {
 	uint64_t free_bytes = v->free_bytes;
@@ -66,11 +90,10 @@ static bool priority_make_room(const struct gp_policy_view *v, const struct gp_p
 		const struct gp_policy_job *victim = priority_victim(v, next, plan);
 
 		if (!victim || plan->n_victims == GP_POLICY_MAX_JOBS)
-			return false;
+			return;
 		plan->victims[plan->n_victims++] = victim->id;
 		free_bytes += victim->device_bytes;
 	}
-	return true;
 }
 
 /* Drops victims that the later, larger ones made superfluous. */
@@ -103,16 +126,12 @@ static void priority_spare(const struct gp_policy_view *v, const struct gp_polic
 
 void gp_policy_priority(const struct gp_policy_view *view, struct gp_policy_plan *ret_plan)
 {
-	const struct gp_policy_job *next = NULL;
+	const struct gp_policy_job *next = priority_next(view);
 
-	ret_plan->next = 0;
+	ret_plan->next = next ? next->id : 0;
 	ret_plan->n_victims = 0;
-	while ((next = priority_following(view, next))) {
-		if (priority_make_room(view, next, ret_plan)) {
-			priority_spare(view, next, ret_plan);
-			ret_plan->next = next->id;
-			return;
-		}
-	}
-	ret_plan->n_victims = 0;
+	if (!next)
+		return;
+	priority_make_room(view, next, ret_plan);
+	priority_spare(view, next, ret_plan);
 }

@@ -82,8 +82,8 @@ static bool chunkmap_search(const struct gp_chunkmap *map, uint32_t from, uint32
 
 		if (first == end)
 			return false;
-		stop = chunkmap_run_end(map, first, end);
-		n = stop - first < want ? stop - first : want;
+		stop = chunkmap_run_end(map, first, end - first < want ? end : first + want);
+		n = stop - first;
 		if (n > *best_n) {
 			*best = first;
 			*best_n = n;
@@ -106,6 +106,21 @@ uint32_t gp_chunkmap_take(struct gp_chunkmap *map, uint32_t want, uint32_t *ret_
 	map->cursor = best + best_n == map->n_chunks ? 0 : best + best_n;
 	*ret_first = best;
 	return best_n;
+}
+
+uint32_t gp_chunkmap_take_low(struct gp_chunkmap *map, uint32_t want, uint32_t *ret_first)
+{
+	map->cursor = 0;
+	return gp_chunkmap_take(map, want, ret_first);
+}
+
+bool gp_chunkmap_claim(struct gp_chunkmap *map, uint32_t first, uint32_t n)
+{
+	if (first > map->n_chunks || n > map->n_chunks - first ||
+	    chunkmap_run_end(map, first, first + n) != first + n)
+		return false;
+	chunkmap_mark(map, first, n, true);
+	return true;
 }
 
 void gp_chunkmap_give(struct gp_chunkmap *map, uint32_t first, uint32_t n)

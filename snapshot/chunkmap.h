@@ -28,6 +28,12 @@ void gp_chunkmap_fini(struct gp_chunkmap *map);
  * Returns its length (0: full) and its first chunk in *@ret_first.
  */
 uint32_t gp_chunkmap_take(struct gp_chunkmap *map, uint32_t want, uint32_t *ret_first);
+/*
+ * As gp_chunkmap_take, from the start of the map: slower, but what is taken stays close together.
+ */
+uint32_t gp_chunkmap_take_low(struct gp_chunkmap *map, uint32_t want, uint32_t *ret_first);
+/* Takes these chunks; false if one is taken already or past the end, and then none is taken. */
+gp_must_check bool gp_chunkmap_claim(struct gp_chunkmap *map, uint32_t first, uint32_t n);
 /* Gives back @n taken chunks. */
 void gp_chunkmap_give(struct gp_chunkmap *map, uint32_t first, uint32_t n);
 

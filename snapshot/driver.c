@@ -125,3 +125,11 @@ int gp_driver_enter(const struct gp_driver *d, struct gp_err *err)
 {
 	return gp_driver_check(d, d->cuCtxSetCurrent(d->context), "cuCtxSetCurrent", err);
 }
+
+int gp_driver_pin(const struct gp_driver *d, void *memory, size_t bytes, struct gp_err *err)
+{
+	if (bytes == 0)
+		return 0;
+	return gp_driver_check(d, d->cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_DEVICEMAP),
+			       "cannot register host memory: cuMemHostRegister", err);
+}

@@ -87,6 +87,10 @@ void gp_driver_close(struct gp_driver *driver);
 /* Makes the context current in another thread. */
 gp_must_check int gp_driver_enter(const struct gp_driver *driver, struct gp_err *err);
 
+/* Registers @bytes (may be 0) of host memory for copies and for access by the device. -EIO. */
+gp_must_check int gp_driver_pin(const struct gp_driver *driver, void *memory, size_t bytes,
+				struct gp_err *err);
+
 /* 0 for CUDA_SUCCESS; else -ENOMEM (out of device memory) or -EIO with "@what: <CUDA's name>". */
 gp_must_check int gp_driver_check(const struct gp_driver *driver, CUresult result, const char *what,
 				  struct gp_err *err);

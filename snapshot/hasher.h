@@ -13,9 +13,9 @@ struct gp_hasher {
 	CUfunction kernel;
 };
 
-/* Draws a random key. -EIO when the driver refuses the embedded kernel. */
+/* -EIO when the driver refuses the embedded kernel. */
 gp_must_check int gp_hasher_init(struct gp_hasher *hasher, const struct gp_driver *driver,
-				 struct gp_err *err);
+				 struct gp_hash_key key, struct gp_err *err);
 void gp_hasher_fini(struct gp_hasher *hasher);
 
 /*

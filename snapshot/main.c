@@ -6,7 +6,9 @@
 #include "snapshot/selftest.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +20,10 @@ enum main_option {
 	MAIN_ARENA,
 	MAIN_SWAP_DIR,
 	MAIN_SWAP_MAX,
+	MAIN_LOCK,
+	MAIN_ARENA_FD,
+	MAIN_LEDGER_FD,
+	MAIN_SWAP_FD,
 	MAIN_LOG_LEVEL,
 	MAIN_SELF_TEST,
 	MAIN_HELP,
@@ -32,6 +38,10 @@ static const struct option main_options[] = {
 	{ "arena", required_argument, NULL, MAIN_ARENA },
 	{ "swap-dir", required_argument, NULL, MAIN_SWAP_DIR },
 	{ "swap-max", required_argument, NULL, MAIN_SWAP_MAX },
+	{ "lock", required_argument, NULL, MAIN_LOCK },
+	{ "arena-fd", required_argument, NULL, MAIN_ARENA_FD },
+	{ "ledger-fd", required_argument, NULL, MAIN_LEDGER_FD },
+	{ "swap-fd", required_argument, NULL, MAIN_SWAP_FD },
 	{ "log-level", required_argument, NULL, MAIN_LOG_LEVEL },
 	{ "self-test", no_argument, NULL, MAIN_SELF_TEST },
 	{ "help", no_argument, NULL, MAIN_HELP },
@@ -42,6 +52,7 @@ static const struct option main_options[] = {
 static const char main_help[] =
 	"Usage: gpupres-mover --socket PATH --device N --kind soft|nvidia --driver PATH\n"
 	"                     --arena SIZE [--swap-dir DIR --swap-max SIZE] [--log-level L]\n"
+	"                     [--arena-fd N --ledger-fd N --swap-fd N]\n"
 	"       gpupres-mover --self-test --device N --kind soft|nvidia --driver PATH\n"
 	"Freezes GPU processes and moves their memory; started by gpupresd, one per GPU.\n"
 	"\n"
@@ -52,6 +63,9 @@ static const char main_help[] =
 	"  --arena SIZE       host memory for evicted memory, e.g. 64G\n"
 	"  --swap-dir DIR     folder for what the arena cannot hold\n"
 	"  --swap-max SIZE    most that is put there (default 0: nothing)\n"
+	"  --lock FILE        locked as long as this mover lives\n"
+	"  --arena-fd N, --ledger-fd N, --swap-fd N\n"
+	"                     descriptors of what an earlier mover has left\n"
 	"  --log-level L      err, warn, info (default) or debug\n"
 	"  --self-test        compare the device's hash with the CPU's, and measure it\n"
 	"  --help, --version\n";
@@ -59,6 +73,7 @@ static const char main_help[] =
 struct main_args {
 	struct gp_mover_options mover;
 	enum gp_log_level level;
+	uint32_t n_fds; /* of the inherited ones */
 	bool self_test, done, have_device, have_kind, have_arena;
 };
 
@@ -80,6 +95,23 @@ static int main_parse_device(const char *text, uint32_t *ret, struct gp_err *err
 	if (errno || end == text || *end || n > 1023 || text[0] == '-')
 		return gp_err_set(err, -EINVAL, "--device %s: not the number of a GPU", text);
 	*ret = (uint32_t)n;
+	return 0;
+}
+
+/* Inherited descriptors are for this process alone. */
+static int main_parse_fd(const char *option, struct main_args *a, enum gp_depot_fd which,
+			 struct gp_err *err)
+{
+	unsigned long n;
+	char *end;
+
+	errno = 0;
+	n = strtoul(optarg, &end, 10);
+	if (errno || end == optarg || *end || optarg[0] == '-' || n <= STDERR_FILENO ||
+	    n > INT_MAX || fcntl((int)n, F_SETFD, FD_CLOEXEC) < 0)
+		return gp_err_set(err, -EINVAL, "--%s %s: not an open descriptor", option, optarg);
+	a->n_fds += a->mover.inherited[which] == 0;
+	a->mover.inherited[which] = (int)n;
 	return 0;
 }
 
@@ -109,6 +141,15 @@ static int main_parse_option(int option, struct main_args *a, struct gp_err *err
 		return 0;
 	case MAIN_SWAP_MAX:
 		return main_parse_size("swap-max", optarg, &a->mover.swap_max_bytes, err);
+	case MAIN_LOCK:
+		a->mover.lock = optarg;
+		return 0;
+	case MAIN_ARENA_FD:
+		return main_parse_fd("arena-fd", a, GP_DEPOT_ARENA, err);
+	case MAIN_LEDGER_FD:
+		return main_parse_fd("ledger-fd", a, GP_DEPOT_LEDGER, err);
+	case MAIN_SWAP_FD:
+		return main_parse_fd("swap-fd", a, GP_DEPOT_SWAP, err);
 	case MAIN_LOG_LEVEL:
 		if (gp_log_level_parse(optarg, &a->level) < 0)
 			return gp_err_set(err, -EINVAL, "--log-level %s: err, warn, info or debug",
@@ -150,6 +191,10 @@ static int main_parse(int argc, char **argv, struct main_args *a, struct gp_err 
 		return gp_err_set(err, -EINVAL, "--socket and --arena are needed");
 	if (a->mover.swap_max_bytes && !a->mover.swap_dir)
 		return gp_err_set(err, -EINVAL, "--swap-max needs --swap-dir");
+	if (a->n_fds && a->n_fds != GP_DEPOT_FDS)
+		return gp_err_set(err, -EINVAL,
+				  "--arena-fd, --ledger-fd and --swap-fd go together");
+	a->mover.inherits = a->n_fds;
 	return 0;
 }
 

@@ -102,7 +102,7 @@ int gp_move_init(struct gp_move *m, const struct gp_driver *driver, const struct
 				    driver->cuMemHostGetDevicePointer(&m->device_host, host, 0),
 				    "cuMemHostGetDevicePointer", err);
 	if (r == 0)
-		r = gp_hasher_init(&m->hasher, driver, err);
+		r = gp_hasher_init(&m->hasher, driver, gp_ledger_key(store->ledger), err);
 	if (r == 0)
 		r = move_init_streams(m, err);
 	if (r == 0)
@@ -290,15 +290,20 @@ static int save_begin(struct gp_move *m, struct gp_move_slot *slot, struct gp_er
 {
 	const struct gp_driver *d = m->driver;
 	uint32_t n_chunks = slot->extent.n_chunks;
+	struct gp_err why = { 0 };
 	int r;
 
 	if (move_is_under_way(m, slot))
 		return gp_err_set(err, -EBADMSG, "the process sent extent %llu twice",
 				  (unsigned long long)slot->extent.id);
-	slot->saved = gp_saved_new(slot->extent.id, n_chunks);
-	if (!slot->saved || gp_image_reserve(&m->proc->image, GP_MOVE_SLOTS) < 0) {
-		gp_err_sys(err, -ENOMEM, "record of %u chunks", n_chunks);
-		return -ENOMEM;
+	r = gp_image_reserve(&m->proc->image, GP_MOVE_SLOTS);
+	if (r < 0)
+		return gp_err_sys(err, r, "record of %u chunks", n_chunks);
+	slot->saved = gp_saved_new(&m->store, slot->extent.id, n_chunks, &why);
+	if (!slot->saved) {
+		if (err)
+			*err = why;
+		return why.code;
 	}
 	r = gp_hasher_launch(&m->hasher, slot->at, n_chunks, slot->sums, slot->device_sums,
 			     m->hash_stream, err);
@@ -332,7 +337,6 @@ static int save_place(struct gp_move *m, struct gp_move_slot *slot, struct gp_er
 static int save_finish(struct gp_move *m, struct gp_move_slot *slot, struct gp_err *err)
 {
 	const struct gp_driver *d = m->driver;
-	struct gp_saved *old;
 	int r;
 
 	if (slot->extent.n_chunks >= MOVE_LARGE_CHUNKS)
@@ -346,9 +350,6 @@ static int save_finish(struct gp_move *m, struct gp_move_slot *slot, struct gp_e
 	r = slot_unmap(m, slot, err);
 	if (r < 0)
 		return r;
-	old = gp_image_find(&m->proc->image, slot->extent.id);
-	if (old)
-		gp_saved_disown(old, slot->saved);
 	gp_image_put(&m->proc->image, slot->saved, &m->store);
 	slot->saved = NULL;
 	move_report_saved(m, slot->extent.id);

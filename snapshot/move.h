@@ -72,8 +72,8 @@ struct gp_move {
 size_t gp_move_host_bytes(const struct gp_driver *driver);
 
 /*
- * @host: gp_move_host_bytes of zeros at the start of a registered range; the first
- * GP_STAGING_BUFFERS chunks are the buffers that store->swapfile was given. All borrowed.
+ * @host: gp_move_host_bytes of zeros at the start of a registered range of private memory; the
+ * first GP_STAGING_BUFFERS chunks are the buffers that store->swapfile was given. All borrowed.
  */
 gp_must_check int gp_move_init(struct gp_move *move, const struct gp_driver *driver,
 			       const struct gp_store *store, struct gp_outbox *outbox, void *host,

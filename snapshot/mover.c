@@ -23,15 +23,16 @@ static struct gp_proc *mover_find(struct gp_mover *m, uint32_t id)
 	return NULL;
 }
 
-static struct gp_proc *mover_get(struct gp_mover *m, uint32_t id, struct gp_err *err)
+static struct gp_proc *mover_get(struct gp_mover *m, const struct gp_wire_header *header,
+				 struct gp_err *err)
 {
-	struct gp_proc *proc = mover_find(m, id);
+	struct gp_proc *proc = mover_find(m, header->proc);
 
 	if (proc)
 		return proc;
-	proc = gp_proc_new(id);
+	proc = gp_proc_new(header->job, header->proc);
 	if (!proc) {
-		gp_err_sys(err, -ENOMEM, "process %u", id);
+		gp_err_sys(err, -ENOMEM, "process %u", header->proc);
 		return NULL;
 	}
 	gp_list_add_tail(&m->procs, &proc->list);
@@ -83,7 +84,7 @@ static int mover_link(struct gp_mover *m, const struct gp_wire_msg *request, int
 	r = gp_link_prepare(*fd, err);
 	if (r < 0)
 		return r;
-	proc = mover_get(m, request->header.proc, err);
+	proc = mover_get(m, &request->header, err);
 	if (!proc)
 		return -ENOMEM;
 	if (proc->link >= 0)
@@ -95,7 +96,7 @@ static int mover_link(struct gp_mover *m, const struct gp_wire_msg *request, int
 /* Room for a switch of all processes at once is made here, not when they are frozen. */
 static int mover_channels(struct gp_mover *m, const struct gp_wire_msg *request, struct gp_err *err)
 {
-	struct gp_proc *proc = mover_get(m, request->header.proc, err);
+	struct gp_proc *proc = mover_get(m, &request->header, err);
 	size_t total = 0;
 	int r;
 
@@ -185,10 +186,10 @@ static int mover_meminfo(struct gp_mover *m, const struct gp_wire_msg *request, 
 	reply.meminfo = (struct gp_wire_meminfo){
 		.free_bytes = free_bytes,
 		.total_bytes = total_bytes,
-		.arena_bytes = m->arena.bytes,
-		.arena_used_bytes = gp_chunkmap_used(&m->arena.map) * GP_CHUNK_BYTES,
-		.swap_bytes = gp_swapfile_max_bytes(m->swapfile),
-		.swap_used_bytes = gp_swapfile_used_bytes(m->swapfile),
+		.arena_bytes = m->depot.arena.bytes,
+		.arena_used_bytes = gp_chunkmap_used(&m->depot.arena.map) * GP_CHUNK_BYTES,
+		.swap_bytes = gp_swapfile_max_bytes(m->depot.swapfile),
+		.swap_used_bytes = gp_swapfile_used_bytes(m->depot.swapfile),
 	};
 	gp_outbox_reply(&m->outbox, &reply);
 	return 0;
@@ -278,8 +279,8 @@ static int mover_ready(struct gp_mover *m, struct gp_err *err)
 	gp_wire_init(&msg, GP_WIRE_MOVER_READY);
 	msg.mover_ready.total_bytes = total_bytes;
 	msg.mover_ready.free_bytes = free_bytes;
-	msg.mover_ready.arena_bytes = m->arena.bytes;
-	msg.mover_ready.swap_bytes = gp_swapfile_max_bytes(m->swapfile);
+	msg.mover_ready.arena_bytes = m->depot.arena.bytes;
+	msg.mover_ready.swap_bytes = gp_swapfile_max_bytes(m->depot.swapfile);
 	msg.mover_ready.can_freeze = m->can_freeze;
 	gp_wire_text(msg.mover_ready.name, sizeof(msg.mover_ready.name), m->driver.name);
 	gp_outbox_reply(&m->outbox, &msg);
@@ -416,35 +417,39 @@ static int mover_init_device(struct gp_mover *m, gp_rm_ioctl_fn hook, struct gp_
 static int mover_init_store(struct gp_mover *m, struct gp_err *err)
 {
 	const struct gp_mover_options *o = m->options;
-	uint64_t start = gp_now_ns(), faulted;
-	struct gp_swapfile_options swap = { .dir = o->swap_dir,
-					    .max_bytes = o->swap_max_bytes,
-					    .n_buffers = GP_STAGING_BUFFERS };
+	struct gp_depot_options depot = { .arena_bytes = o->arena_bytes,
+					  .extra_bytes = gp_move_host_bytes(&m->driver),
+					  .swap_dir = o->swap_dir,
+					  .swap_max_bytes = o->swap_max_bytes,
+					  .n_swap_buffers = GP_STAGING_BUFFERS,
+					  .inherits = o->inherits };
+	struct gp_store store;
 	int r;
 
-	r = gp_arena_init(&m->arena, o->arena_bytes, gp_move_host_bytes(&m->driver), err);
+	memcpy(depot.inherited, o->inherited, sizeof(depot.inherited));
+	r = gp_depot_open(&m->depot, &m->driver, &depot, err);
+	if (r == 0)
+		r = gp_depot_recover(&m->depot, &m->procs, err);
 	if (r < 0)
 		return r;
-	faulted = gp_now_ns();
-	r = gp_driver_check(&m->driver,
-			    m->driver.cuMemHostRegister(m->arena.mapping,
-							gp_arena_mapping_bytes(&m->arena),
-							CU_MEMHOSTREGISTER_DEVICEMAP),
-			    "cannot register the arena: cuMemHostRegister", err);
-	if (r < 0)
-		return r;
-	m->registered = true;
-	swap.buffers = m->arena.mapping;
-	r = gp_swapfile_new(&swap, &m->swapfile, err);
-	if (r < 0)
-		return r;
-	gp_log(GP_LOG_INFO, "store",
-	       "arena_bytes=%zu fault_ms=%.1f register_ms=%.1f swap_max_bytes=%llu "
-	       "swap_dir=\"%s\" method=\"%s\"",
-	       m->arena.bytes, (double)(faulted - start) / 1e6,
-	       (double)(gp_now_ns() - faulted) / 1e6,
-	       (unsigned long long)gp_swapfile_max_bytes(m->swapfile),
-	       o->swap_dir ? o->swap_dir : "", gp_swapfile_method(m->swapfile));
+	gp_depot_fds(&m->depot, m->outbox.ready_fds);
+	store = gp_depot_store(&m->depot);
+	return gp_move_init(&m->move, &m->driver, &store, &m->outbox, m->depot.arena.extra, err);
+}
+
+/* The daemon finds a mover by the holder of this lock; the fd stays open for life. */
+static int mover_lock(const struct gp_mover_options *o, struct gp_err *err)
+{
+	const struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int fd;
+
+	if (!o->lock)
+		return 0;
+	fd = open(o->lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return gp_err_sys(err, -errno, "cannot open %s", o->lock);
+	if (fcntl(fd, F_SETLK, &lock) < 0)
+		return gp_err_sys(err, -errno, "%s is locked: another gpupres-mover runs", o->lock);
 	return 0;
 }
 
@@ -456,7 +461,9 @@ int gp_mover_init(struct gp_mover *m, const struct gp_mover_options *options, gp
 	m->options = options;
 	m->sock = m->signals = m->epoll = m->outbox.event_fd = -1;
 	gp_list_init(&m->procs);
-	r = mover_check_swap_dir(options, err);
+	r = mover_lock(options, err);
+	if (r == 0)
+		r = mover_check_swap_dir(options, err);
 	if (r == 0)
 		r = mover_init_signals(m, err);
 	if (r == 0)
@@ -465,11 +472,6 @@ int gp_mover_init(struct gp_mover *m, const struct gp_mover_options *options, gp
 		r = mover_init_device(m, hook, err);
 	if (r == 0)
 		r = mover_init_store(m, err);
-	if (r == 0) {
-		struct gp_store store = { &m->arena, m->swapfile };
-
-		r = gp_move_init(&m->move, &m->driver, &store, &m->outbox, m->arena.mapping, err);
-	}
 	if (r == 0)
 		r = gp_worker_init(&m->worker, &m->move, err);
 	return r;
@@ -477,20 +479,15 @@ int gp_mover_init(struct gp_mover *m, const struct gp_mover_options *options, gp
 
 void gp_mover_fini(struct gp_mover *m)
 {
-	const struct gp_store store = { &m->arena, m->swapfile };
-
 	gp_list_for_each(proc, &m->procs, struct gp_proc, list)
 		gp_proc_hang_up(proc);
 	gp_worker_fini(&m->worker);
 	gp_list_for_each(proc, &m->procs, struct gp_proc, list) {
 		gp_list_del(&proc->list);
-		gp_proc_free(proc, &store);
+		gp_proc_free(proc, NULL);
 	}
 	gp_move_fini(&m->move);
-	gp_swapfile_free(m->swapfile);
-	if (m->registered)
-		m->driver.cuMemHostUnregister(m->arena.mapping);
-	gp_arena_fini(&m->arena);
+	gp_depot_close(&m->depot);
 	gp_driver_close(&m->driver);
 	gp_channel_switch_fini(&m->channel_switch);
 	gp_outbox_fini(&m->outbox);

@@ -11,11 +11,13 @@
  * When the connection closes or SIGTERM comes, the mover ends and the saved bytes end with it. It
  * thaws nothing then: the memory of a swapped process is gone, and running it would destroy it.
  */
+#include "snapshot/depot.h"
 #include "snapshot/worker.h"
 
 #include <signal.h>
 
 struct gp_mover_options {
+	const char *lock;   /* file to lock for life; NULL = none */
 	const char *socket; /* the daemon's */
 	uint32_t device;    /* ordinal */
 	bool soft;	    /* --kind */
@@ -23,6 +25,8 @@ struct gp_mover_options {
 	uint64_t arena_bytes;
 	const char *swap_dir;
 	uint64_t swap_max_bytes;
+	bool inherits;
+	int inherited[GP_DEPOT_FDS]; /* a predecessor's arena, ledger and swap file */
 };
 
 struct gp_mover {
@@ -31,10 +35,9 @@ struct gp_mover {
 	bool sending, reading; /* what epoll waits for on the socket */
 	struct gp_driver driver;
 	struct gp_rm_subdevice subdevice;
-	bool can_freeze, registered;
+	bool can_freeze;
 	struct gp_channel_switch channel_switch;
-	struct gp_arena arena;
-	struct gp_swapfile *swapfile;
+	struct gp_depot depot;
 	struct gp_outbox outbox;
 	struct gp_move move;
 	struct gp_worker worker;

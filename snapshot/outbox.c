@@ -82,7 +82,11 @@ int gp_outbox_flush(struct gp_outbox *o, int sock, bool *ret_left, struct gp_err
 	(void)!read(o->event_fd, &count, sizeof(count));
 	pthread_mutex_lock(&o->lock);
 	while (o->n) {
-		r = gp_wire_send(sock, &o->entries[o->first], NULL, 0, err);
+		const struct gp_wire_msg *msg = &o->entries[o->first];
+		size_t n_fds =
+			msg->header.type == GP_WIRE_MOVER_READY ? GP_ARRAY_SIZE(o->ready_fds) : 0;
+
+		r = gp_wire_send(sock, msg, o->ready_fds, n_fds, err);
 		if (r < 0)
 			break;
 		o->first = (o->first + 1) % GP_OUTBOX_ENTRIES;

@@ -20,6 +20,7 @@ struct gp_outbox {
 	int event_fd; /* readable when there is something to send */
 	uint32_t first, n;
 	bool closed;
+	int ready_fds[3]; /* go with MOVER_READY; borrowed */
 	struct gp_wire_msg entries[GP_OUTBOX_ENTRIES];
 };
 

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-struct gp_proc *gp_proc_new(uint32_t id)
+struct gp_proc *gp_proc_new(uint64_t job, uint32_t id)
 {
 	struct gp_proc *proc = calloc(1, sizeof(*proc));
 
@@ -14,6 +14,8 @@ struct gp_proc *gp_proc_new(uint32_t id)
 	gp_list_init(&proc->list);
 	proc->id = id;
 	proc->link = -1;
+	proc->image.job = job;
+	proc->image.proc = id;
 	return proc;
 }
 
@@ -26,7 +28,10 @@ void gp_proc_hang_up(struct gp_proc *proc)
 
 void gp_proc_free(struct gp_proc *proc, const struct gp_store *store)
 {
-	gp_image_clear(&proc->image, store);
+	if (store)
+		gp_image_clear(&proc->image, store);
+	else
+		gp_image_leave(&proc->image);
 	gp_channel_table_fini(&proc->channels);
 	if (proc->link >= 0)
 		close(proc->link);

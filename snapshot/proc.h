@@ -22,10 +22,13 @@ struct gp_proc {
 };
 
 /* NULL when out of memory. */
-struct gp_proc *gp_proc_new(uint32_t id);
+struct gp_proc *gp_proc_new(uint64_t job, uint32_t id);
 /* May be called from either thread: wakes a worker that waits on the link. */
 void gp_proc_hang_up(struct gp_proc *proc);
-/* Worker, or after it ended: the process is in no list any more. */
+/*
+ * Worker, or after it ended: the process is in no list any more. Its saved bytes are dropped from
+ * @store; with NULL they stay in the ledger, for a successor.
+ */
 void gp_proc_free(struct gp_proc *proc, const struct gp_store *store);
 
 #endif

@@ -16,14 +16,17 @@
 #define SELFTEST_SOFT	  16
 #define SELFTEST_REPEATS  10
 
+/* Any key does: both sides have the same. */
+static const struct gp_hash_key selftest_key = { { GP_HASH_M1, GP_HASH_M3 } };
+
 struct selftest {
 	struct gp_driver *driver;
 	struct gp_hasher hasher;
-	struct gp_arena host; /* extra: the sums; chunks: the patterns */
+	struct gp_arena host; /* private memory: the sums; chunks: the patterns */
 	struct gp_chunk_sum *sums;
 	CUdeviceptr device, device_sums;
 	uint32_t n_chunks;
-	bool registered;
+	bool chunks_pinned, extra_pinned;
 };
 
 /* Random, zero, counting, and single non-zero words at both ends and in the middle. */
@@ -74,14 +77,15 @@ static int selftest_prepare(struct selftest *t, struct gp_err *err)
 			  t->n_chunks * sizeof(struct gp_chunk_sum), err);
 	if (r < 0)
 		return r;
-	r = gp_driver_check(d,
-			    d->cuMemHostRegister(t->host.mapping, gp_arena_mapping_bytes(&t->host),
-						 CU_MEMHOSTREGISTER_DEVICEMAP),
-			    "cuMemHostRegister", err);
+	r = gp_driver_pin(d, t->host.chunks, t->host.bytes, err);
 	if (r < 0)
 		return r;
-	t->registered = true;
-	t->sums = t->host.mapping;
+	t->chunks_pinned = true;
+	r = gp_driver_pin(d, t->host.extra, t->host.extra_bytes, err);
+	if (r < 0)
+		return r;
+	t->extra_pinned = true;
+	t->sums = t->host.extra;
 	r = gp_driver_check(d, d->cuMemHostGetDevicePointer(&t->device_sums, t->sums, 0),
 			    "cuMemHostGetDevicePointer", err);
 	if (r == 0)
@@ -154,8 +158,10 @@ static void selftest_free(struct selftest *t)
 {
 	if (t->device)
 		t->driver->cuMemFree(t->device);
-	if (t->registered)
-		t->driver->cuMemHostUnregister(t->host.mapping);
+	if (t->chunks_pinned)
+		t->driver->cuMemHostUnregister(t->host.chunks);
+	if (t->extra_pinned)
+		t->driver->cuMemHostUnregister(t->host.extra);
 	gp_arena_fini(&t->host);
 	gp_hasher_fini(&t->hasher);
 }
@@ -163,7 +169,7 @@ static void selftest_free(struct selftest *t)
 int gp_selftest_run(struct gp_driver *driver, const struct gp_driver_options *options,
 		    struct gp_err *err)
 {
-	struct selftest t = { .driver = driver };
+	struct selftest t = { .driver = driver, .host.fd = -1 };
 	struct gp_rm_subdevice sub;
 	struct gp_err why = { 0 };
 	int r;
@@ -174,7 +180,7 @@ int gp_selftest_run(struct gp_driver *driver, const struct gp_driver_options *op
 	printf("device: %s\n", driver->name);
 	r = gp_mover_try_freeze(driver, &sub, &why);
 	printf("freeze: %s\n", r < 0 ? why.msg : "own channels can be switched off and on");
-	r = gp_hasher_init(&t.hasher, driver, err);
+	r = gp_hasher_init(&t.hasher, driver, selftest_key, err);
 	if (r == 0)
 		r = selftest_prepare(&t, err);
 	if (r == 0)

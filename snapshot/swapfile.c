@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SWAPFILE_STEP_CHUNKS 32 /* 64 MiB: some 30 ms of writing at 2 GB/s */
@@ -89,6 +90,28 @@ static int swapfile_open(struct gp_swapfile *s, bool no_direct, struct gp_err *e
 	return 0;
 }
 
+/* The flags of the descriptor are the predecessor's, too: it chose them for this file system. */
+static int swapfile_inherit(struct gp_swapfile *s, int fd, uint64_t *n_chunks, struct gp_err *err)
+{
+	struct stat st;
+	int flags = fcntl(fd, F_GETFL);
+	uint64_t n;
+
+	if (flags < 0 || fstat(fd, &st) < 0)
+		return gp_err_set(err, -EINVAL, "descriptor %d is no swap file: %s", fd,
+				  strerror(errno));
+	if (!S_ISREG(st.st_mode) || (flags & O_ACCMODE) != O_RDWR || st.st_size < 0)
+		return gp_err_set(err, -EINVAL, "descriptor %d is no swap file", fd);
+	s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (s->fd < 0)
+		return gp_err_sys(err, -errno, "swap file");
+	s->direct = flags & O_DIRECT;
+	n = ((uint64_t)st.st_size + GP_CHUNK_BYTES - 1) / GP_CHUNK_BYTES;
+	if (n > *n_chunks)
+		*n_chunks = n;
+	return 0;
+}
+
 static void swapfile_start_uring(struct gp_swapfile *s)
 {
 	struct iovec *iov;
@@ -121,6 +144,9 @@ static int swapfile_init(struct gp_swapfile *s, const struct gp_swapfile_options
 	s->ended = calloc(o->n_buffers + 1, sizeof(*s->ended));
 	if (!s->dir || !s->transfers || !s->ended)
 		return gp_err_sys(err, -ENOMEM, "swap file");
+	r = o->inherited_fd ? swapfile_inherit(s, o->inherited_fd, &n_chunks, err) : 0;
+	if (r < 0)
+		return r;
 	if (n_chunks > UINT32_MAX - 64)
 		return gp_err_set(err, -EINVAL, "the swap file limit is too large");
 	r = gp_chunkmap_init(&s->map, (uint32_t)n_chunks);
@@ -130,7 +156,7 @@ static int swapfile_init(struct gp_swapfile *s, const struct gp_swapfile_options
 		return gp_err_sys(err, r, "swap file");
 	if (n_chunks == 0)
 		return 0;
-	r = swapfile_open(s, o->no_direct, err);
+	r = s->fd < 0 ? swapfile_open(s, o->no_direct, err) : 0;
 	if (r < 0)
 		return r;
 	if (!o->no_uring)
@@ -245,15 +271,39 @@ int gp_swapfile_take(struct gp_swapfile *s, uint32_t want, uint32_t *ret_first, 
 	return (int)n;
 }
 
-void gp_swapfile_give(struct gp_swapfile *s, uint32_t first, uint32_t n)
+/* A file system that cannot punch keeps the blocks: they serve the next chunk. */
+static void swapfile_punch(struct gp_swapfile *s, uint32_t first, uint32_t n)
 {
-	gp_chunkmap_give(&s->map, first, n);
-	/* A file system that cannot punch keeps the blocks: they serve the next chunk. */
 	if (fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 		      (off_t)(first * GP_CHUNK_BYTES), (off_t)(n * GP_CHUNK_BYTES)) < 0)
 		return;
 	for (uint32_t i = first; i < first + n; i++)
 		s->backed.words[i / 64] &= ~(1ull << i % 64);
+}
+
+void gp_swapfile_give(struct gp_swapfile *s, uint32_t first, uint32_t n)
+{
+	gp_chunkmap_give(&s->map, first, n);
+	swapfile_punch(s, first, n);
+}
+
+bool gp_swapfile_claim(struct gp_swapfile *s, uint32_t first, uint32_t n)
+{
+	if (!gp_chunkmap_claim(&s->map, first, n))
+		return false;
+	swapfile_mark_backed(s, first, n);
+	return true;
+}
+
+void gp_swapfile_settle(struct gp_swapfile *s)
+{
+	for (uint32_t i = 0, n; i < s->map.n_chunks; i += n) {
+		for (n = 1; i + n < s->map.n_chunks &&
+			    gp_chunkmap_taken(&s->map, i + n) == gp_chunkmap_taken(&s->map, i);)
+			n++;
+		if (!gp_chunkmap_taken(&s->map, i))
+			swapfile_punch(s, i, n);
+	}
 }
 
 static void swapfile_prepare(struct gp_swapfile *s, uint32_t buffer)
@@ -382,6 +432,11 @@ int gp_swapfile_wait(struct gp_swapfile *s, uint32_t *ret_buffer, struct gp_err 
 	if (r < 0)
 		return swapfile_fail(s, r, t->write ? "cannot write" : "cannot read", err);
 	return 0;
+}
+
+int gp_swapfile_fd(const struct gp_swapfile *s)
+{
+	return s->fd;
 }
 
 uint64_t gp_swapfile_max_bytes(const struct gp_swapfile *s)

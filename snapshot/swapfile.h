@@ -2,7 +2,8 @@
 #ifndef GP_SNAPSHOT_SWAPFILE_H
 #define GP_SNAPSHOT_SWAPFILE_H
 /*
- * Where chunks go when the arena is full: one nameless file (mode 0600, gone with the mover),
+ * Where chunks go when the arena is full: one nameless file (mode 0600, gone when nobody holds its
+ * descriptor any more: not the mover, not the daemon that keeps it for the mover's successor),
  * written and read in whole chunks through a fixed set of staging buffers. A buffer carries one
  * transfer at a time; several buffers are in flight. Space is allocated in steps ahead of the
  * writes, so that a full disk is noticed before the device memory is touched; freed chunks are
@@ -21,7 +22,12 @@
 struct gp_swapfile;
 
 struct gp_swapfile_options {
-	const char *dir;
+	const char *dir; /* of an inherited file: for messages only */
+	/*
+	 * 0: a new file. Else what gp_swapfile_fd gave to a predecessor (borrowed). All its chunks
+	 * count as free until gp_swapfile_claim.
+	 */
+	int inherited_fd;
 	uint64_t max_bytes; /* rounded down to whole chunks; 0 = no swapping to disk */
 	void *buffers; /* @n_buffers staging buffers of one chunk each, 2 MiB aligned, borrowed */
 	uint32_t n_buffers;
@@ -30,7 +36,8 @@ struct gp_swapfile_options {
 
 /*
  * Creates the file. -ENOENT, -EACCES, ... naming the folder when nothing can be written there. A
- * @max_bytes of 0 makes a swap file that is always full and touches no folder.
+ * @max_bytes of 0 makes a swap file that is always full and touches no folder. An inherited file
+ * is never made smaller than it is; -EINVAL when the descriptor is no regular file.
  */
 gp_must_check int gp_swapfile_new(const struct gp_swapfile_options *options,
 				  struct gp_swapfile **ret_swapfile, struct gp_err *err);
@@ -46,6 +53,11 @@ gp_must_check int gp_swapfile_take(struct gp_swapfile *swapfile, uint32_t want, 
 /* Gives chunks back and punches them out of the file. */
 void gp_swapfile_give(struct gp_swapfile *swapfile, uint32_t first, uint32_t n);
 
+/* Inherited file: takes chunks that hold data; false, and none taken, as gp_chunkmap_claim. */
+gp_must_check bool gp_swapfile_claim(struct gp_swapfile *swapfile, uint32_t first, uint32_t n);
+/* Inherited file, once all is claimed: punches the rest out of the file. */
+void gp_swapfile_settle(struct gp_swapfile *swapfile);
+
 /*
  * Starts to write buffer @buffer to @chunk, or to read it from there. The buffer must be idle. May
  * block when io_uring is not available. Errors come out of gp_swapfile_wait.
@@ -59,6 +71,8 @@ void gp_swapfile_submit(struct gp_swapfile *swapfile, uint32_t buffer, uint32_t 
 gp_must_check int gp_swapfile_wait(struct gp_swapfile *swapfile, uint32_t *ret_buffer,
 				   struct gp_err *err);
 
+/* Borrowed; -1 when there is no file. */
+int gp_swapfile_fd(const struct gp_swapfile *swapfile);
 uint64_t gp_swapfile_max_bytes(const struct gp_swapfile *swapfile);
 uint64_t gp_swapfile_used_bytes(const struct gp_swapfile *swapfile); /* any thread */
 /* "io_uring, registered buffers, O_DIRECT" and the like, for the log. */

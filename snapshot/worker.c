@@ -137,6 +137,8 @@ void gp_worker_fini(struct gp_worker *w)
 	gp_list_for_each(task, &w->tasks, struct worker_task, list) {
 		if (task->request.header.type == GP_WIRE_UNLINK)
 			gp_proc_free(task->proc, &w->move->store);
+		if (task->request.header.type == GP_WIRE_DROP)
+			gp_image_clear(&task->proc->image, &w->move->store);
 		gp_list_del(&task->list);
 		free(task);
 	}

@@ -22,7 +22,6 @@
 #define GP_WIRE_MAX_CHANNELS	64 /* entries of one CHANNELS message */
 #define GP_WIRE_MAX_EXTENTS	64 /* entries of one EXTENTS message: one fd each */
 #define GP_WIRE_MAX_IDS		256
-#define GP_WIRE_MAX_PRIORITY	1000 /* and its negative */
 #define GP_WIRE_MAX_PROCS	32   /* processes of one job on one device */
 #define GP_WIRE_MAX_SUBMIT_BLOB (1u << 20)
 
@@ -359,8 +358,10 @@ struct gp_wire_meminfo {
 	X(CONFIRM, confirm, struct gp_wire_none)                                                   \
 	X(CONFIRMED, confirmed, struct gp_wire_none)                                               \
 	/* S -> D, right after a HELLO that is not its first: it was known to an earlier daemon,   \
-	 * as the header's job and proc, and this is what became of it. D keeps the numbers */                      \
+	 * as the header's job and proc, and this is what became of it. D keeps the numbers */     \
 	X(RESYNC, resync, struct gp_wire_resync)                                                   \
+	/* D -> S: what is your state, after all that you were told? RESYNC */                     \
+	X(STATE, state, struct gp_wire_none)                                                       \
 	/* D -> S: end of LOCK; UNLOCKED */                                                        \
 	X(UNLOCK, unlock, struct gp_wire_none)                                                     \
 	X(UNLOCKED, unlocked, struct gp_wire_none)                                                 \

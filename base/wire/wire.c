@@ -242,7 +242,8 @@ int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_fds, size_t max
 	ssize_t n;
 	int r;
 
-	r = wire_wait(sock, timeout_ms, err);
+	/* Receiving does not wait either: who does not want to needs not ask first. */
+	r = timeout_ms ? wire_wait(sock, timeout_ms, err) : 0;
 	if (r < 0)
 		return r;
 	n = wire_recvmsg(sock, &mh);

@@ -112,6 +112,7 @@ static _Noreturn void run_exec(const struct gp_run_options *o, int log, int repo
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
+	signal(SIGTTOU, SIG_DFL);
 	/* A session of its own: signals of a terminal or to our group are not the job's. */
 	setsid();
 	if (dup2(log, STDOUT_FILENO) >= 0 && dup2(log, STDERR_FILENO) >= 0 && chdir(o->chdir) == 0)
@@ -416,13 +417,19 @@ static int run_init_process(struct gp_err *err)
 
 	if (null < 0 || dup2(null, STDIN_FILENO) < 0)
 		return gp_err_sys(err, -errno, "cannot open /dev/null");
-	/* The leader of a group cannot open a session; whoever made it one meant it. */
-	if (setsid() < 0 && errno != EPERM)
-		return gp_err_sys(err, -errno, "cannot open a session");
+	/*
+	 * Out of the way of a terminal that the daemon has. Not a session: the kernel's scheduler
+	 * puts each new one at the end of its queue, and the job waits for us. The leader of a
+	 * session cannot move, and need not.
+	 */
+	if (setpgid(0, 0) < 0 && errno != EPERM)
+		return gp_err_sys(err, -errno, "cannot lead a process group");
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		return gp_err_sys(err, -errno, "cannot become a subreaper");
 	/* Our stderr may be a pipe to a daemon that has ended. */
 	signal(SIGPIPE, SIG_IGN);
+	/* Or a terminal that stops those who write in the background. */
+	signal(SIGTTOU, SIG_IGN);
 	return 0;
 }
 

@@ -16,7 +16,7 @@ struct gp_run_options {
 
 /*
  * Runs the job to its end: returns when its tree is gone, the status file is written and the
- * daemon, if there is one, was told. Changes the process for good (session, signals, subreaper):
+ * daemon, if there is one, was told. Changes the process for good (group, signals, subreaper):
  * for main() only. Fails only if the supervisor itself cannot work; no command was started then.
  */
 gp_must_check int gp_run(const struct gp_run_options *options, struct gp_err *err);

@@ -335,14 +335,17 @@ static enum gp_resync_state control_state(const struct gp_control *c,
 	return c->locked ? GP_RESYNC_LOCKED : GP_RESYNC_OPEN;
 }
 
-static bool control_send_resync(struct gp_control *c)
+bool gp_control_send_resync(struct gp_control *c, const struct gp_wire_msg *request)
 {
 	struct pollfd link = { .fd = c->to_mover.fd };
 	struct gp_extents_summary s;
 	struct gp_wire_msg m;
 
 	gp_extents_summary(&gp_shim.extents, &s);
-	gp_wire_init(&m, GP_WIRE_RESYNC);
+	if (request)
+		gp_wire_init_reply(&m, GP_WIRE_RESYNC, request);
+	else
+		gp_wire_init(&m, GP_WIRE_RESYNC);
 	m.resync = (struct gp_wire_resync){
 		.state = control_state(c, &s),
 		.device = (uint32_t)(c->attach_cookie ? atomic_load(&c->device) : 0),
@@ -384,7 +387,7 @@ static void control_dial(struct gp_control *c)
 	hello.header.proc = c->proc;
 	hello.header.epoch = c->epoch;
 	sock = gp_wire_dial(c->path, &hello, NULL);
-	if (sock >= 0 && control_keep_socket(c, sock) == 0 && control_send_resync(c)) {
+	if (sock >= 0 && control_keep_socket(c, sock) == 0 && gp_control_send_resync(c, NULL)) {
 		c->step_ns = gp_now_ns() + CONTROL_WELCOME_NS;
 		return;
 	}

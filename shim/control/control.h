@@ -114,6 +114,9 @@ bool gp_control_send(struct gp_control *c, struct gp_wire_msg *m);
 /* Control thread: tells the daemon the channel table if it has changed. */
 bool gp_control_send_channels(struct gp_control *c);
 
+/* Control thread: says what became of this process; in answer to @request, or NULL. */
+bool gp_control_send_resync(struct gp_control *c, const struct gp_wire_msg *request);
+
 /* Control thread: an answer to NEED or ATTACH. */
 void gp_control_answer(struct gp_control *c, const struct gp_wire_msg *m);
 

@@ -226,6 +226,8 @@ bool gp_serve(struct gp_control *c, const struct gp_wire_msg *m, int received_fd
 	case GP_WIRE_ERROR:
 		gp_control_answer(c, m);
 		return true;
+	case GP_WIRE_STATE:
+		return gp_control_send_resync(c, m);
 	case GP_WIRE_LOCK:
 		return serve_lock(c, m);
 	case GP_WIRE_UNLOCK:

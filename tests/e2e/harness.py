@@ -44,21 +44,23 @@ def wait_until(condition, message, seconds=60):
 class Daemon:
     """A gpupresd --user of its own, with its own software device, or on the card."""
 
-    def __init__(self, memory="1G", arena="1G", args=(), env=None, fresh_from=None, device="soft"):
+    def __init__(self, memory="1G", arena="1G", args=(), env=None, fresh_from=None, device="soft",
+                 log_level="debug", prefix=(), pass_fds=()):
         self.dir = fresh_from.dir if fresh_from else tempfile.mkdtemp(prefix="gp-e2e-")
         self.soft = "/dev/shm/gp-e2e-%d-%s" % (os.getpid(), os.path.basename(self.dir))
         self.env = dict(os.environ, GPUPRES_SOFT_DIR=self.soft, GPUPRES_SOFT_MEMORY=memory,
-                        GPUPRES_RUNTIME_DIR=self.dir + "/run")
+                        GPUPRES_RUNTIME_DIR=self.dir + "/run",
+                        XDG_CONFIG_HOME=self.dir + "/config")
         self.env.pop("LD_PRELOAD", None)
         self.env.update(env or {})
         self.log_path = self.dir + "/gpupresd.log"
         os.makedirs(self.dir + "/swap", exist_ok=True)
-        argv = [DAEMON, "--user", "--device", device, "--runtime-dir", self.dir + "/run",
+        argv = [*prefix, DAEMON, "--user", "--device", device, "--runtime-dir", self.dir + "/run",
                 "--state-dir", self.dir + "/state", "--swap-dir", self.dir + "/swap",
-                "--arena", arena, "--log-level", "debug", *args]
+                "--arena", arena, *(("--log-level", log_level) if log_level else ()), *args]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(argv, env=self.env, stdout=log, stderr=log,
-                                            stdin=subprocess.DEVNULL)
+                                            stdin=subprocess.DEVNULL, pass_fds=pass_fds)
 
     def __enter__(self):
         self.ready()

@@ -111,48 +111,82 @@ def test_kill_of_the_supervisor():
         os.kill(pid, signal.SIGKILL)
 
 
+def long_kernel(daemon):
+    """One that ends by itself, and then says whether every byte is right."""
+    ident = daemon.program("fill", "--mb", "128", "--rounds", "40", "--unique", "1")
+    daemon.wait_memory(ident, 128 * harness.MIB)
+    wait_until(lambda: "running" in daemon.logs(ident), "the long kernel")
+    return ident
+
+
+def goes_on(daemon, ident):
+    check(daemon.wait(ident) == 0, "job %d: %s" % (ident, daemon.job(ident)["cause"]))
+    check("wrong=0" in daemon.logs(ident), daemon.logs(ident))
+
+
+def movers_of(daemon):
+    """By the locks they hold, as a new daemon finds them."""
+    with open("/proc/locks") as f:
+        locks = [line.split() for line in f]
+    lock = os.stat(daemon.dir + "/run/mover-0.lock")
+    return [int(l[4]) for l in locks if l[1] == "POSIX" and l[3] == "WRITE" and
+            int(l[5].split(":")[2]) == lock.st_ino]
+
+
+def kill_mover(daemon):
+    pid = wait_until(lambda: movers_of(daemon), "the mover's lock")[0]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "the end of the mover")
+    return pid
+
+
+def held(daemon, ident, state):
+    wait_until(lambda: "after gpupresd or gpupres-mover" not in
+               daemon.ctl("preempt", str(ident), "--to", state, check_code=False).stderr,
+               "the end of the recovery")
+    job = daemon.job(ident)
+    check(job["state"] == state and job["held"], str(job))
+
+
 def test_kill_of_the_mover_when_frozen_and_swapped():
-    """The mover holds the saved bytes: a swapped job fails and says why; a frozen one lives on."""
-    with Daemon() as d:
+    """What it had saved outlives it: nothing is lost, and who is held stays so."""
+    with Daemon(memory="2G", arena="128M") as d:  # one of the two is saved on disk
         d.note_free()
-        frozen, swapped = running_kernel(d), running_kernel(d)
+        frozen, swapped, other = (long_kernel(d) for _ in range(3))
         d.ctl("preempt", "--to", "frozen", str(frozen))
         d.ctl("preempt", str(swapped))
-        with open("/proc/%d/task/%d/children" % (d.process.pid, d.process.pid)) as f:
-            children = [int(p) for p in f.read().split()]
-        for pid in children:
-            with open("/proc/%d/comm" % pid) as f:
-                if f.read().strip() == "gpupres-mover":
-                    os.kill(pid, signal.SIGKILL)
-        job = d.wait_state(swapped, "failed")
-        check("gpupres-mover" in job["cause"], job["cause"])
-        d.ctl("resume", str(frozen))
-        d.wait_state(frozen, "running")
-        d.ctl("cancel", str(frozen))
-        ended(d, frozen, "cancelled")
+        d.ctl("preempt", str(other))
+        old = kill_mover(d)
+        wait_until(lambda: movers_of(d) not in ([], [old]), "the next mover")
+        for ident, state in (frozen, "frozen"), (swapped, "swapped"), (other, "swapped"):
+            held(d, ident, state)
+            d.ctl("resume", str(ident))
+        for ident in frozen, swapped, other:
+            goes_on(d, ident)
+        d.check_nothing_leaked()
+
+
+def restart(daemon, how):
+    daemon.stop(how)
+    daemon.process = Daemon(fresh_from=daemon).process
+    daemon.ready()
 
 
 def restart_with(how, state):
-    """Saved bytes go with the daemon's mover. Such a job is ended and says why; nothing hangs on."""
     with Daemon() as d:
-        ident = running_kernel(d)
+        d.note_free()
+        ident = long_kernel(d)
         d.ctl("preempt", "--to", state, str(ident))
-        pid = d.job(ident)["pid"]
-        d.stop(how)
-        d.process = Daemon(fresh_from=d).process
-        d.ready()
-        if state == "frozen":
-            check(d.job(ident)["state"] == "running", str(d.job(ident)))
-            check("thaws itself" in d.job(ident)["cause"], d.job(ident)["cause"])
-            os.kill(pid, signal.SIGKILL)  # a cancel would wait for the thaw
-            d.wait_state(ident, "failed")
-        else:
-            job = d.wait_state(ident, "failed")
-            check("memory was lost" in job["cause"] and "swapped" in job["cause"], job["cause"])
-        wait_until(lambda: not alive(pid), "the end of pid %d" % pid)
+        movers = movers_of(d)
+        restart(d, how)
+        check(movers_of(d) == movers, "another mover")
+        held(d, ident, state)
+        d.ctl("resume", str(ident))
+        goes_on(d, ident)
         # The device still serves.
         again = d.program("vecadd")
         check(d.wait(again) == 0, "a job after it: " + d.logs(again))
+        d.check_nothing_leaked()
 
 
 def test_restart_after_a_kill_with_a_swapped_job():
@@ -163,8 +197,52 @@ def test_restart_in_order_with_a_swapped_job():
     restart_with(signal.SIGTERM, "swapped")
 
 
-def test_restart_with_a_frozen_job():
+def test_restart_after_a_kill_with_a_frozen_job():
+    restart_with(signal.SIGKILL, "frozen")
+
+
+def test_restart_in_order_with_a_frozen_job():
     restart_with(signal.SIGTERM, "frozen")
+
+
+def test_restart_with_a_running_job():
+    with Daemon() as d:
+        d.note_free()
+        ident = long_kernel(d)
+        restart(d, signal.SIGKILL)
+        held(d, ident, "swapped")
+        d.ctl("resume", str(ident))
+        goes_on(d, ident)
+        d.check_nothing_leaked()
+
+
+def test_restart_with_a_cancel_of_a_swapped_job():
+    with Daemon() as d:
+        d.note_free()
+        ident = long_kernel(d)
+        d.ctl("preempt", str(ident))
+        restart(d, signal.SIGKILL)
+        d.ctl("cancel", str(ident))
+        ended(d, ident, "cancelled")
+
+
+def test_kill_of_daemon_and_mover_with_a_swapped_job():
+    """Nobody has its bytes any more: it is ended, and says why; a frozen one lives on."""
+    with Daemon() as d:
+        d.note_free()
+        swapped, frozen = long_kernel(d), long_kernel(d)
+        d.ctl("preempt", str(swapped))
+        d.ctl("preempt", "--to", "frozen", str(frozen))
+        d.stop(signal.SIGKILL)
+        kill_mover(d)
+        d.process = Daemon(fresh_from=d).process
+        d.ready()
+        job = d.wait_state(swapped, "failed")
+        check("saved memory was lost" in job["cause"], job["cause"])
+        held(d, frozen, "frozen")
+        d.ctl("resume", str(frozen))
+        goes_on(d, frozen)
+        d.check_nothing_leaked()
 
 
 harness.main()

@@ -4,6 +4,8 @@
 #include "tests/unit/check.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 
 static void test_take_when_empty_then_one_run(void)
 {
@@ -81,12 +83,90 @@ static void test_arena_when_made_then_aligned_and_writable(void)
 	struct gp_arena arena;
 
 	CHECK_EQ(gp_arena_init(&arena, 5 * GP_CHUNK_BYTES - 1, 100, &err), 0);
-	CHECK_EQ((uintptr_t)arena.mapping % GP_CHUNK_BYTES, 0);
+	CHECK_EQ((uintptr_t)arena.chunks % GP_CHUNK_BYTES, 0);
+	CHECK_EQ((uintptr_t)arena.extra % GP_CHUNK_BYTES, 0);
 	CHECK_EQ(arena.bytes, 5 * GP_CHUNK_BYTES);
-	CHECK_EQ(gp_arena_mapping_bytes(&arena), 6 * GP_CHUNK_BYTES);
+	CHECK_EQ(arena.extra_bytes, GP_CHUNK_BYTES);
+	fprintf(stderr, "arena: %s\n", arena.pages);
 	CHECK_EQ(arena.map.n_chunks, 5);
 	memset(gp_arena_chunk(&arena, 4), 1, GP_CHUNK_BYTES);
 	gp_arena_fini(&arena);
+}
+
+static void test_claim_when_one_is_taken_then_none_is(void)
+{
+	struct gp_chunkmap map;
+	uint32_t first;
+
+	CHECK_EQ(gp_chunkmap_init(&map, 200), 0);
+	CHECK(gp_chunkmap_claim(&map, 60, 70));
+	CHECK(!gp_chunkmap_claim(&map, 129, 2));
+	CHECK(!gp_chunkmap_claim(&map, 0, 61));
+	CHECK(gp_chunkmap_claim(&map, 199, 1));
+	CHECK(!gp_chunkmap_claim(&map, 198, 3));
+	CHECK(!gp_chunkmap_claim(&map, 200, 1));
+	CHECK(!gp_chunkmap_claim(&map, UINT32_MAX, 2));
+	CHECK_EQ(gp_chunkmap_used(&map), 71);
+	CHECK_EQ(gp_chunkmap_take_low(&map, 10, &first), 10);
+	CHECK_EQ(first, 0);
+	gp_chunkmap_give(&map, 3, 2);
+	CHECK_EQ(gp_chunkmap_take_low(&map, 2, &first), 2);
+	CHECK_EQ(first, 3);
+	gp_chunkmap_fini(&map);
+}
+
+/* As a successor does: the bytes are there, the size is the file's, nothing can be cut off. */
+static void test_arena_when_adopted_then_the_bytes_are_there(void)
+{
+	struct gp_arena first, second;
+	struct gp_err err = { 0 };
+
+	CHECK_EQ(gp_arena_init(&first, 3 * GP_CHUNK_BYTES, 0, &err), 0);
+	memset(gp_arena_chunk(&first, 0), 0x11, GP_CHUNK_BYTES);
+	memset(gp_arena_chunk(&first, 2), 0x22, GP_CHUNK_BYTES);
+	CHECK(ftruncate(first.fd, GP_CHUNK_BYTES) < 0);
+	CHECK(ftruncate(first.fd, 8 * GP_CHUNK_BYTES) < 0);
+	CHECK_EQ(gp_arena_adopt(&second, first.fd, 100, &err), 0);
+	gp_arena_fini(&first);
+	CHECK_EQ(second.bytes, 3 * GP_CHUNK_BYTES);
+	CHECK_EQ(second.extra_bytes, GP_CHUNK_BYTES);
+	CHECK_EQ(gp_chunkmap_used(&second.map), 0);
+	for (size_t i = 0; i < GP_CHUNK_BYTES; i += 4096) {
+		CHECK_EQ(((char *)gp_arena_chunk(&second, 0))[i], 0x11);
+		CHECK_EQ(((char *)gp_arena_chunk(&second, 1))[i], 0);
+		CHECK_EQ(((char *)gp_arena_chunk(&second, 2))[i], 0x22);
+	}
+	gp_arena_fini(&second);
+}
+
+static void test_arena_when_empty_then_it_can_be_adopted(void)
+{
+	struct gp_arena first, second;
+
+	CHECK_EQ(gp_arena_init(&first, 0, 1, NULL), 0);
+	CHECK_EQ(gp_arena_adopt(&second, first.fd, 1, NULL), 0);
+	CHECK_EQ(second.bytes, 0);
+	gp_arena_fini(&first);
+	gp_arena_fini(&second);
+}
+
+static void test_arena_when_descriptor_is_something_else_then_refused(void)
+{
+	int fds[] = { -1, open("/dev/null", O_RDWR | O_CLOEXEC),
+		      memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+		      memfd_create("odd", MFD_CLOEXEC | MFD_ALLOW_SEALING) };
+	struct gp_err err = { 0 };
+	struct gp_arena arena;
+
+	CHECK_EQ(ftruncate(fds[2], GP_CHUNK_BYTES), 0);
+	CHECK_EQ(ftruncate(fds[3], 4096), 0);
+	CHECK_EQ(fcntl(fds[3], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	for (size_t i = 0; i < GP_ARRAY_SIZE(fds); i++) {
+		CHECK_EQ(gp_arena_adopt(&arena, fds[i], 0, &err), -EINVAL);
+		CHECK(strstr(err.msg, "is no arena"));
+		if (fds[i] >= 0)
+			close(fds[i]);
+	}
 }
 
 static void test_arena_when_larger_than_memory_then_refused_in_one_line(void)
@@ -105,7 +185,11 @@ int main(void)
 	test_take_when_empty_then_one_run();
 	test_take_when_fragmented_then_prefers_a_run_that_fits();
 	test_take_when_used_at_random_then_no_chunk_is_taken_twice();
+	test_claim_when_one_is_taken_then_none_is();
 	test_arena_when_made_then_aligned_and_writable();
+	test_arena_when_adopted_then_the_bytes_are_there();
+	test_arena_when_empty_then_it_can_be_adopted();
+	test_arena_when_descriptor_is_something_else_then_refused();
 	test_arena_when_larger_than_memory_then_refused_in_one_line();
 	return 0;
 }

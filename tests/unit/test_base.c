@@ -116,6 +116,20 @@ static void test_log_when_above_level_then_silent_else_one_line(void)
 	CHECK_STR(buf, "warn unit event=shown job=2\n");
 }
 
+static void test_log_set_level_when_raised_then_more_is_written(void)
+{
+	char buf[2048];
+	int fd, saved;
+
+	fd = stderr_capture(&saved);
+	gp_log_init("unit", GP_LOG_ERR);
+	gp_log(GP_LOG_WARN, "hidden", "n=%d", 1);
+	gp_log_set_level(GP_LOG_WARN);
+	gp_log(GP_LOG_WARN, "shown", "n=%d", 2);
+	stderr_restore(fd, saved, buf, sizeof(buf));
+	CHECK_STR(buf, "warn unit event=shown n=2\n");
+}
+
 static void test_log_when_too_long_then_cut_to_one_line(void)
 {
 	char text[4096], buf[2048];
@@ -263,6 +277,46 @@ static void test_time_when_read_twice_then_not_backwards(void)
 	CHECK(gp_wallclock_ns() > 1577836800ull * GP_NS_PER_SEC);
 }
 
+static void test_duration_parse_when_valid_then_ns(void)
+{
+	static const struct {
+		const char *text;
+		uint64_t ns;
+	} cases[] = {
+		{ "0", 0 },
+		{ "0s", 0 },
+		{ "17ns", 17 },
+		{ "250us", 250000 },
+		{ "500ms", 500 * GP_NS_PER_MS },
+		{ "030s", 30 * GP_NS_PER_SEC },
+		{ "10min", 600 * GP_NS_PER_SEC },
+		{ "2h", 7200 * GP_NS_PER_SEC },
+		{ "90d", 90ull * 86400 * GP_NS_PER_SEC },
+	};
+
+	for (size_t i = 0; i < GP_ARRAY_SIZE(cases); i++) {
+		uint64_t ns = 99;
+
+		CHECK_EQ(gp_duration_parse(cases[i].text, &ns), 0);
+		CHECK_EQ(ns, cases[i].ns);
+	}
+}
+
+static void test_duration_parse_when_invalid_then_refused(void)
+{
+	static const char *const bad[] = { "",	   "s", "-1s", "+1s", " 1s", "1 s",  "1s ",
+					   "1.5s", "5", "1m",  "1M",  "1S",  "1sec", "0x1s" };
+	uint64_t ns = 99;
+
+	for (size_t i = 0; i < GP_ARRAY_SIZE(bad); i++)
+		CHECK_EQ(gp_duration_parse(bad[i], &ns), -EINVAL);
+	CHECK_EQ(gp_duration_parse("99999999999999999999s", &ns), -ERANGE);
+	CHECK_EQ(gp_duration_parse("18446744073709551616ns", &ns), -ERANGE);
+	CHECK_EQ(gp_duration_parse("200000d", &ns), -ERANGE);
+	CHECK_EQ(gp_duration_parse("60000d", &ns), -ERANGE);
+	CHECK_EQ(ns, 99);
+}
+
 int main(void)
 {
 	test_err_set_when_formatted_then_code_and_text_are_kept();
@@ -271,6 +325,7 @@ int main(void)
 	test_err_when_too_long_then_text_is_cut_and_terminated();
 	test_log_level_parse_when_unknown_then_refused();
 	test_log_when_above_level_then_silent_else_one_line();
+	test_log_set_level_when_raised_then_more_is_written();
 	test_log_when_too_long_then_cut_to_one_line();
 	test_size_parse_when_valid_then_bytes();
 	test_size_parse_when_invalid_then_refused();
@@ -278,6 +333,8 @@ int main(void)
 	test_list_when_entries_are_deleted_in_a_loop_then_rest_stays_in_order();
 	test_cleanup_when_scope_ends_then_fd_is_closed_unless_taken();
 	test_cleanup_when_pointer_is_taken_then_it_survives();
+	test_duration_parse_when_valid_then_ns();
+	test_duration_parse_when_invalid_then_refused();
 	test_time_when_read_twice_then_not_backwards();
 	return 0;
 }

@@ -85,6 +85,44 @@ static void test_plan_when_equal_then_first_come(void)
 	CHECK_EQ(decide(jobs, 2, GIB).next, 4);
 }
 
+/* Whether @job may go next by the words of view.h alone. */
+static bool can_fit(const struct gp_policy_job *jobs, size_t n, size_t job, uint64_t free_bytes)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (jobs[i].running && jobs[i].priority < jobs[job].priority)
+			free_bytes += jobs[i].device_bytes;
+	}
+	return free_bytes >= jobs[job].need_bytes;
+}
+
+static void test_plan_when_any_view_then_nobody_who_could_go_is_passed_over(void)
+{
+	static struct gp_policy_job jobs[GP_POLICY_MAX_JOBS];
+
+	srand(1);
+	for (int round = 0; round < 2000; round++) {
+		size_t n = (size_t)rand() % (round % 100 ? 12 : GP_POLICY_MAX_JOBS);
+		uint64_t free_bytes = (uint64_t)(rand() % 8) * GIB;
+		struct gp_policy_plan plan;
+
+		for (size_t i = 0; i < n; i++) {
+			uint64_t bytes = (uint64_t)(rand() % 16) * GIB;
+
+			jobs[i] = rand() % 3 ? waiting(i + 1, rand() % 5, bytes, i)
+					     : running(i + 1, rand() % 5, bytes);
+		}
+		plan = decide(jobs, n, free_bytes);
+		for (size_t i = 0; i < n; i++) {
+			const struct gp_policy_job *next = &jobs[plan.next ? plan.next - 1 : 0];
+
+			if (jobs[i].waiting && can_fit(jobs, n, i, free_bytes))
+				CHECK(plan.next && (next->priority > jobs[i].priority ||
+						    (next->priority == jobs[i].priority &&
+						     next->since_ns <= jobs[i].since_ns)));
+		}
+	}
+}
+
 static void test_check_when_plan_is_wrong_then_refused(void)
 {
 	const struct gp_policy_job jobs[] = { running(1, 0, GIB), waiting(2, 5, 4 * GIB, 1) };
@@ -113,6 +151,7 @@ int main(void)
 	test_plan_when_first_cannot_fit_then_smaller_passes();
 	test_plan_when_a_later_victim_suffices_then_earlier_is_spared();
 	test_plan_when_equal_then_first_come();
+	test_plan_when_any_view_then_nobody_who_could_go_is_passed_over();
 	test_check_when_plan_is_wrong_then_refused();
 	return 0;
 }

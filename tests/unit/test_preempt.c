@@ -3,6 +3,7 @@
  * Plays mover, shims, supervisor and client against the daemon's own loop, in this process: every
  * order of answers, ends and deadlines can be had, and none of it waits.
  */
+#include "base/time.h"
 #include "daemon/preempt.h"
 #include "daemon/schedule.h"
 #include "daemon/store.h"
@@ -125,7 +126,7 @@ static void answer(int sock, uint32_t request, uint32_t type)
 	send_to(sock, &reply);
 }
 
-static int dial(uint32_t role, uint64_t id)
+static int dial_as(uint32_t role, uint64_t id, uint32_t proc)
 {
 	struct gp_wire_msg m;
 	int sv[2];
@@ -134,10 +135,16 @@ static int dial(uint32_t role, uint64_t id)
 	gp_peer_new(&d, sv[0], role == GP_ROLE_SHIM);
 	gp_wire_init(&m, GP_WIRE_HELLO);
 	m.header.job = id;
+	m.header.proc = proc;
 	m.hello.version_min = m.hello.version_max = GP_WIRE_VERSION;
 	m.hello.role = role;
 	send_to(sv[1], &m);
 	return sv[1];
+}
+
+static int dial(uint32_t role, uint64_t id)
+{
+	return dial_as(role, id, 0);
 }
 
 static void hang_up(int *sock)
@@ -171,7 +178,8 @@ static int start_shim(void)
 	return sock;
 }
 
-static void start_mover(void)
+/* A mover that says it has saved @n_saved extents of @shim's process, if that is not 0. */
+static void start_mover_with(uint32_t n_saved)
 {
 	struct gp_wire_msg m;
 
@@ -179,9 +187,39 @@ static void start_mover(void)
 	mover = dial(GP_ROLE_MOVER, 0);
 	device->mover_pid = 0;
 	expect(mover, GP_WIRE_WELCOME, &m);
+	if (n_saved) {
+		gp_wire_init(&m, GP_WIRE_LEDGER);
+		m.header.job = job->id;
+		m.header.proc = gp_container_of(job->procs.next, struct gp_proc, node)->id;
+		m.ledger = (struct gp_wire_ledger){ .n_extents = n_saved, .bytes = 4 * MIB };
+		send_to(mover, &m);
+	}
 	gp_wire_init(&m, GP_WIRE_MOVER_READY);
 	m.mover_ready = (struct gp_wire_mover_ready){ .total_bytes = GIB, .free_bytes = GIB };
 	send_to(mover, &m);
+}
+
+static void start_mover(void)
+{
+	start_mover_with(0);
+}
+
+/* What @shim's process says when it is asked what became of it. */
+static void say_state(enum gp_resync_state state, uint32_t n_released, uint32_t n_unfilled)
+{
+	struct gp_wire_msg m, reply;
+
+	expect(shim, GP_WIRE_STATE, &m);
+	gp_wire_init_reply(&reply, GP_WIRE_RESYNC, &m);
+	reply.resync = (struct gp_wire_resync){ .state = state,
+						.attached = 1,
+						.linked = 1,
+						.n_extents = 2,
+						.n_released = n_released,
+						.n_unfilled = n_unfilled,
+						.movable_bytes = 4 * MIB,
+						.released_bytes = n_released * 2 * MIB };
+	send_to(shim, &reply);
 }
 
 static void say_free(uint64_t bytes)
@@ -214,11 +252,14 @@ static void begin(void)
 	d = (struct gp_daemon){ .uid = geteuid(), .next_job = 1, .lock_fd = -1 };
 	d.options.device = GP_DEVICE_SOFT;
 	d.options.state_dir = folder;
+	d.options.term_ns = 5 * GP_NS_PER_SEC;
+	d.options.orphan_grace_ns = 10 * GP_NS_PER_SEC;
 	d.control.source.fd = d.shim.source.fd = d.signals.fd = -1;
 	gp_list_init(&d.peers);
 	gp_peer_init_strangers(&d);
 	gp_list_init(&d.dead_peers);
 	gp_list_init(&d.jobs);
+	gp_registry_init(&d.registry);
 	gp_list_init(&d.devices);
 	CHECK_EQ(gp_loop_init(&d.loop, &err), 0);
 	d.loop.turn_end = turn_end;
@@ -232,7 +273,11 @@ static void begin(void)
 	CHECK(device);
 	device->daemon = &d;
 	device->mover_pidfd = -1;
+	device->mover_fate = GP_RESYNC_MOVER_NEW;
+	for (int i = 0; i < GP_MOVER_STATE_FDS; i++)
+		device->mover_state[i] = -1;
 	gp_list_init(&device->needs);
+	gp_list_init(&device->ledgers);
 	gp_list_init(&device->node);
 	gp_timer_init(&device->restart_timer, stop);
 	gp_list_add_tail(&d.devices, &device->node);
@@ -550,7 +595,47 @@ static void test_request_when_the_operation_is_over_at_once_then_answered(void)
 
 /* --- the mover ends --- */
 
-static void test_mover_when_gone_with_a_release_under_way_then_job_is_ended_on_scratch(void)
+static void test_mover_when_gone_with_a_release_under_way_then_successor_brings_it_back(void)
+{
+	struct gp_wire_msg m, save;
+
+	begin();
+	start_supervisor();
+	preempt(GP_JOB_SWAPPED);
+	to_frozen();
+	say_saved(&save);
+	hang_up(&mover);
+	expect(shim, GP_WIRE_EXPORT, &m);
+	answer(shim, GP_WIRE_RELEASE, GP_WIRE_RELEASED);
+	CHECK_EQ(job->recovering, true);
+	start_mover_with(2);
+	say_channels(shim);
+	say_state(GP_RESYNC_AWAY, 2, 0);
+	CHECK_EQ(job->state, GP_JOB_SWAPPED);
+	CHECK_EQ(job->recovering, false);
+	job->rests_until_ns = 0;
+	resume();
+	answer(shim, GP_WIRE_RECREATE, GP_WIRE_RECREATED);
+	/* Once more, before its bytes are back. */
+	expect(mover, GP_WIRE_LOAD, &m);
+	hang_up(&mover);
+	start_mover_with(2);
+	say_channels(shim);
+	say_state(GP_RESYNC_UNFILLED, 0, 2);
+	CHECK_EQ(job->state, GP_JOB_SWAPPED);
+	resume();
+	answer(shim, GP_WIRE_RECREATE, GP_WIRE_RECREATED);
+	answer(mover, GP_WIRE_LOAD, GP_WIRE_LOAD_DONE);
+	expect_none(mover);
+	answer(shim, GP_WIRE_CONFIRM, GP_WIRE_CONFIRMED);
+	expect(mover, GP_WIRE_DROP, &m);
+	answer(mover, GP_WIRE_THAW, GP_WIRE_THAWED);
+	answer(shim, GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	CHECK_EQ(job->state, GP_JOB_RUNNING);
+	end();
+}
+
+static void test_mover_when_gone_and_its_ledger_is_short_then_job_is_ended_on_scratch(void)
 {
 	struct gp_wire_msg m, save;
 
@@ -563,8 +648,9 @@ static void test_mover_when_gone_with_a_release_under_way_then_job_is_ended_on_s
 	hang_up(&mover);
 	expect(shim, GP_WIRE_EXPORT, &m);
 	answer(shim, GP_WIRE_RELEASE, GP_WIRE_RELEASED);
-	start_mover();
+	start_mover_with(1);
 	say_channels(shim);
+	say_state(GP_RESYNC_AWAY, 2, 0);
 	answer(shim, GP_WIRE_SCRATCH, GP_WIRE_SCRATCHED);
 	expect(mover, GP_WIRE_DROP, &m);
 	answer(mover, GP_WIRE_THAW, GP_WIRE_THAWED);
@@ -578,11 +664,13 @@ static void test_mover_when_gone_with_a_release_under_way_then_job_is_ended_on_s
 static void test_mover_when_new_then_thaws_only_once_it_knows_the_channels(void)
 {
 	begin();
+	start_supervisor();
 	preempt(GP_JOB_SWAPPED);
 	answer(shim, GP_WIRE_LOCK, GP_WIRE_LOCKED);
 	hang_up(&mover);
 	CHECK_EQ(job->state, GP_JOB_FROZEN);
 	start_mover();
+	say_state(GP_RESYNC_LOCKED, 0, 0);
 	expect_none(mover);
 	say_channels(shim);
 	answer(mover, GP_WIRE_THAW, GP_WIRE_THAWED);
@@ -591,11 +679,38 @@ static void test_mover_when_new_then_thaws_only_once_it_knows_the_channels(void)
 	end();
 }
 
+/* Its connection was lost, and not its daemon. */
+static void test_process_when_it_comes_back_locked_then_job_goes_on_as_a_whole(void)
+{
+	struct gp_wire_msg m;
+	uint32_t proc;
+
+	begin();
+	proc = gp_container_of(job->procs.next, struct gp_proc, node)->id;
+	start_supervisor();
+	other = start_shim();
+	hang_up(&shim);
+	shim = dial_as(GP_ROLE_SHIM, job->id, proc);
+	expect(shim, GP_WIRE_WELCOME, &m);
+	gp_wire_init(&m, GP_WIRE_RESYNC);
+	m.resync = (struct gp_wire_resync){ .state = GP_RESYNC_LOCKED, .attached = 1 };
+	send_to(shim, &m);
+	CHECK_EQ(job->recovering, true);
+	expect(other, GP_WIRE_STATE, &m);
+	gp_wire_init(&m, GP_WIRE_RESYNC);
+	m.resync = (struct gp_wire_resync){ .state = GP_RESYNC_OPEN, .attached = 1 };
+	send_to(other, &m);
+	say_channels(shim);
+	expect(other, GP_WIRE_LOCK, &m);
+	end();
+}
+
 static void test_cancel_when_scratch_is_refused_then_tried_again(void)
 {
 	struct gp_wire_msg m;
 
 	begin();
+	start_supervisor();
 	preempt(GP_JOB_SWAPPED);
 	to_swapped();
 	gp_preempt_cancel(job);
@@ -605,7 +720,8 @@ static void test_cancel_when_scratch_is_refused_then_tried_again(void)
 	expect(shim, GP_WIRE_SCRATCH, &m);
 	/* The same when the mover ends meanwhile. */
 	hang_up(&mover);
-	start_mover();
+	start_mover_with(2);
+	say_state(GP_RESYNC_AWAY, 2, 0);
 	expect(shim, GP_WIRE_SCRATCH, &m);
 	CHECK_EQ(job->fail_cause[0], 0);
 	end();
@@ -642,30 +758,15 @@ static void test_supervisor_when_it_comes_back_then_told_to_kill_but_never_a_fro
 	start_supervisor();
 	expect(supervisor, GP_WIRE_WELCOME, &m);
 	expect_none(supervisor);
-	hang_up(&supervisor);
 	start_mover();
+	say_state(GP_RESYNC_LOCKED, 0, 0);
+	hang_up(&supervisor);
 	say_channels(shim);
 	answer(mover, GP_WIRE_THAW, GP_WIRE_THAWED);
 	answer(shim, GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
 	start_supervisor();
 	expect(supervisor, GP_WIRE_SIGNAL, &m);
 	CHECK_EQ(m.signal.signo, SIGKILL);
-	end();
-}
-
-static void test_job_when_it_may_be_frozen_since_a_restart_then_killed_later(void)
-{
-	struct gp_wire_msg m;
-
-	begin();
-	start_supervisor();
-	expect(supervisor, GP_WIRE_WELCOME, &m);
-	job->no_kill_before_ns = UINT64_MAX;
-	gp_preempt_cancel(job);
-	expect_none(supervisor);
-	job->no_kill_before_ns = 0;
-	expire();
-	expect(supervisor, GP_WIRE_SIGNAL, &m);
 	end();
 }
 
@@ -798,12 +899,13 @@ int main(void)
 	test_resume_when_memory_is_refused_then_job_rests_and_is_tried_again();
 	test_freeze_when_refused_after_the_job_is_being_killed_then_killing_goes_on();
 	test_request_when_the_operation_is_over_at_once_then_answered();
-	test_mover_when_gone_with_a_release_under_way_then_job_is_ended_on_scratch();
+	test_mover_when_gone_with_a_release_under_way_then_successor_brings_it_back();
+	test_mover_when_gone_and_its_ledger_is_short_then_job_is_ended_on_scratch();
+	test_process_when_it_comes_back_locked_then_job_goes_on_as_a_whole();
 	test_mover_when_new_then_thaws_only_once_it_knows_the_channels();
 	test_cancel_when_scratch_is_refused_then_tried_again();
 	test_cancel_when_a_process_does_not_answer_unlock_then_killed();
 	test_supervisor_when_it_comes_back_then_told_to_kill_but_never_a_frozen_job();
-	test_job_when_it_may_be_frozen_since_a_restart_then_killed_later();
 	test_need_when_reading_is_older_than_it_then_read_again_before_it_is_refused();
 	test_need_when_its_job_stands_still_then_waits();
 	test_need_when_granted_then_its_bytes_are_nobody_elses_until_taken();

@@ -85,7 +85,7 @@ static bool is_locked(const struct gp_resync_proc *p)
 
 static bool is_late(const struct gp_resync_proc *p)
 {
-	return p->presence == GP_RESYNC_LATE && p->n_saved;
+	return p->presence == GP_RESYNC_LATE;
 }
 
 static bool is_alive(const struct gp_resync_proc *p)
@@ -210,11 +210,16 @@ static void test_late_process_when_it_has_copies_then_nothing_is_done_before_it_
 	EXPECT("cancel", GP_RESYNC_CANCEL, GP_JOB_SWAPPED);
 }
 
-static void test_late_process_when_it_has_no_copies_then_not_waited_for(void)
+static void test_late_process_when_it_has_no_copies_then_waited_for_too(void)
 {
-	struct gp_resync_job job = job_in(GP_JOB_FROZEN);
+	struct gp_resync_job job = adopted_in(GP_JOB_FROZEN);
 
+	DECIDE(job, late, gone);
+	EXPECT("late", GP_RESYNC_WAIT, GP_JOB_FROZEN);
 	DECIDE(job, locked, late);
+	EXPECT("late", GP_RESYNC_WAIT, GP_JOB_FROZEN);
+	/* It is known to have ended. */
+	DECIDE(job, locked, gone);
 	EXPECT("locked", GP_RESYNC_THAW, GP_JOB_FROZEN);
 }
 
@@ -332,7 +337,7 @@ static void test_process_when_it_thawed_itself_while_others_are_away_then_these_
 	DECIDE(job, open_saved, away);
 	EXPECT("away-open", GP_RESYNC_BRING_BACK, GP_JOB_SWAPPED);
 	CHECK_EQ(v.held, false);
-	CHECK_EQ(flags[0], GP_RESYNC_MAY_BE_FROZEN | GP_RESYNC_DO_DROP);
+	CHECK_EQ(flags[0], GP_RESYNC_DO_DROP);
 }
 
 static void test_memory_when_away_and_covered_then_stays_swapped(void)
@@ -381,17 +386,14 @@ static void test_locked_job_when_nobody_holds_it_then_thawed(void)
 	}
 }
 
-static void test_open_job_then_runs_and_is_thawed_if_the_mover_may_have_frozen_it_late(void)
+static void test_open_job_then_runs(void)
 {
 	struct gp_resync_job job = job_in(GP_JOB_FREEZING);
 
 	DECIDE(job, open_one, new_one);
 	EXPECT("open", GP_RESYNC_RUN, GP_JOB_RUNNING);
-	CHECK_EQ(flags[0], GP_RESYNC_MAY_BE_FROZEN);
-	CHECK_EQ(flags[1], 0);
-	job.mover = GP_RESYNC_MOVER_NEW;
-	DECIDE(job, open_one);
 	CHECK_EQ(flags[0], 0);
+	CHECK_EQ(flags[1], 0);
 }
 
 /* What a process says is not trusted to make sense. */
@@ -542,6 +544,10 @@ static void check_outcome(const struct gp_resync_job *job, const struct gp_resyn
 	default:
 		break;
 	}
+	/* It might be killed while it is frozen. */
+	if (!is_final(job->state) && any(procs, n, is_late))
+		CHECK(v.outcome == GP_RESYNC_WAIT || v.outcome == GP_RESYNC_REBOOTED ||
+		      v.state == GP_JOB_QUEUED);
 	if (v.outcome == GP_RESYNC_STAY_SWAPPED || v.outcome == GP_RESYNC_BRING_BACK)
 		CHECK(any(procs, n, lacks) && !any(procs, n, is_short) &&
 		      !any(procs, n, is_scratch) && v.state == GP_JOB_SWAPPED);
@@ -645,7 +651,7 @@ int main(void)
 	test_cancelled_job_when_the_machine_restarted_then_cancelled();
 	test_started_job_when_the_machine_restarted_then_failed();
 	test_late_process_when_it_has_copies_then_nothing_is_done_before_it_comes();
-	test_late_process_when_it_has_no_copies_then_not_waited_for();
+	test_late_process_when_it_has_no_copies_then_waited_for_too();
 	test_adopted_job_when_its_process_is_gone_then_over();
 	test_supervised_job_when_no_process_is_back_then_the_supervisor_tells();
 	test_starting_job_when_its_supervisor_is_back_then_starting();
@@ -659,7 +665,7 @@ int main(void)
 	test_memory_when_away_and_covered_then_stays_swapped();
 	test_held_job_when_all_memory_is_there_then_stays_frozen();
 	test_locked_job_when_nobody_holds_it_then_thawed();
-	test_open_job_then_runs_and_is_thawed_if_the_mover_may_have_frozen_it_late();
+	test_open_job_then_runs();
 	test_process_when_state_and_counts_do_not_fit_then_counts_decide();
 	test_every_combination_then_its_row_and_what_must_hold();
 	test_transitions_then_none_stands_there_twice();

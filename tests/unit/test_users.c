@@ -65,6 +65,7 @@ static void begin(void)
 	gp_spawner_init(&d);
 	gp_list_init(&d.dead_peers);
 	gp_list_init(&d.jobs);
+	gp_registry_init(&d.registry);
 	gp_list_init(&d.devices);
 	CHECK_EQ(gp_loop_init(&d.loop, &err), 0);
 	d.loop.turn_end = turn_end;
@@ -76,6 +77,10 @@ static void begin(void)
 	device->daemon = &d;
 	device->mover_pidfd = -1;
 	device->was_ready = true;
+	device->mover_fate = GP_RESYNC_MOVER_NEW;
+	for (int i = 0; i < GP_MOVER_STATE_FDS; i++)
+		device->mover_state[i] = -1;
+	gp_list_init(&device->ledgers);
 	gp_list_init(&device->needs);
 	gp_list_init(&device->node);
 	gp_timer_init(&device->restart_timer, stop);
