@@ -107,8 +107,8 @@ int gp_client_ask(struct gp_client *c, uint32_t type, uint64_t job, struct gp_wi
 	return gp_client_call(c, ret, -1, answer, ret_fd, err);
 }
 
-int gp_client_list(struct gp_client *c, uint32_t type, struct gp_wire_msg **ret, size_t *ret_n,
-		   struct gp_err *err)
+int gp_client_list(struct gp_client *c, uint32_t type, bool all, struct gp_wire_msg **ret,
+		   size_t *ret_n, struct gp_err *err)
 {
 	gp_auto_free struct gp_wire_msg *list = NULL;
 	size_t n = 0, room = 0;
@@ -116,6 +116,8 @@ int gp_client_list(struct gp_client *c, uint32_t type, struct gp_wire_msg **ret,
 	int r;
 
 	gp_wire_init(&msg, type);
+	if (type == GP_WIRE_LIST)
+		msg.list.all = all;
 	r = gp_client_send(c, &msg, -1, err);
 	if (r < 0)
 		return r;
@@ -158,7 +160,7 @@ int gp_client_find(struct gp_client *c, const char *text, uint64_t *ret_job, str
 			return 0;
 		return gp_err_set(err, -ESRCH, "there is no job %s: see gpupresctl list", text);
 	}
-	r = gp_client_list(c, GP_WIRE_LIST, &jobs, &n, err);
+	r = gp_client_list(c, GP_WIRE_LIST, false, &jobs, &n, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {

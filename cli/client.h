@@ -8,6 +8,8 @@
 #include "base/err.h"
 #include "base/wire/messages.h"
 
+#include <stdbool.h>
+
 /* The exit statuses of gpupresctl beside that of a job (man page: EXIT STATUS). */
 enum gp_exit {
 	GP_EXIT_OK = 0,
@@ -52,15 +54,15 @@ gp_must_check int gp_client_ask(struct gp_client *c, uint32_t type, uint64_t job
 				struct gp_err *err);
 
 /*
- * All jobs, or for GP_WIRE_DEVICES all devices, as an array of *@ret_n messages. The caller frees
- * *@ret.
+ * The user's jobs, with @all those of all users (-EPERM: for admins), or for GP_WIRE_DEVICES all
+ * devices, as an array of *@ret_n messages. The caller frees *@ret.
  */
-gp_must_check int gp_client_list(struct gp_client *c, uint32_t type, struct gp_wire_msg **ret,
-				 size_t *ret_n, struct gp_err *err);
+gp_must_check int gp_client_list(struct gp_client *c, uint32_t type, bool all,
+				 struct gp_wire_msg **ret, size_t *ret_n, struct gp_err *err);
 
 /*
- * The id of the job that @text names: an id, or a name that one job has, or among several jobs
- * one that has not ended. -ESRCH: none; -EEXIST: more than one.
+ * The id of the job that @text names: an id, or a name that one job of this user has, or among
+ * several jobs one that has not ended. -ESRCH: none; -EEXIST: more than one.
  */
 gp_must_check int gp_client_find(struct gp_client *c, const char *text, uint64_t *ret_job,
 				 struct gp_err *err);

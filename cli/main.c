@@ -109,11 +109,11 @@ static int main_list(struct gp_client *c, const struct gp_options *o)
 	int r;
 
 	if (o->command == GP_CMD_LIST) {
-		r = gp_client_list(c, GP_WIRE_LIST, &list, &n, &err);
-		if (r == 0 && gp_show_jobs(list, n, o->json, stdout) < 0)
+		r = gp_client_list(c, GP_WIRE_LIST, o->all, &list, &n, &err);
+		if (r == 0 && gp_show_jobs(list, n, o->all, o->json, stdout) < 0)
 			r = gp_err_sys(&err, -ENOMEM, "cannot print %zu jobs", n);
 	} else {
-		r = gp_client_list(c, GP_WIRE_DEVICES, &list, &n, &err);
+		r = gp_client_list(c, GP_WIRE_DEVICES, false, &list, &n, &err);
 		if (r == 0 && gp_show_devices(list, n, o->json, stdout) < 0)
 			r = gp_err_sys(&err, -ENOMEM, "cannot print %zu devices", n);
 	}

@@ -29,6 +29,7 @@ enum option_id {
 	OPT_FOLLOW,
 	OPT_SINCE,
 	OPT_LIMIT,
+	OPT_ALL,
 };
 
 #define CMD(id)	   (1u << GP_CMD_##id)
@@ -62,6 +63,7 @@ static const struct option {
 	  "from then on: \"2026-05-04 12:30\", or 90s, 15m, 2h, 7d ago" },
 	{ OPT_LIMIT, CMD(HISTORY), 0, "limit", "N", NULL,
 	  "the last N only; 0 shows all (100, with a JOB all)" },
+	{ OPT_ALL, CMD(LIST), 'a', "all", NULL, NULL, "the jobs of all users (for admins)" },
 	{ OPT_SOCKET, CMD_ALL, 0, "socket", "PATH", NULL, "control socket of the daemon" },
 	{ OPT_JSON, CMD_ALL, 0, "json", NULL, NULL, "print JSON: sizes in bytes, times in ns" },
 	{ OPT_HELP, CMD_ALL, 'h', "help", NULL, NULL, "show this text" },
@@ -188,6 +190,9 @@ static int options_set(struct gp_options *o, const struct option *opt, const cha
 		return 0;
 	case OPT_FOLLOW:
 		o->follow = true;
+		return 0;
+	case OPT_ALL:
+		o->all = true;
 		return 0;
 	case OPT_SOCKET:
 		o->socket = value;

@@ -35,6 +35,7 @@ struct gp_options {
 	bool json;
 	bool wait;	    /* submit */
 	bool follow;	    /* logs */
+	bool all;	    /* list */
 	int32_t priority;   /* -1000 .. 1000 */
 	uint32_t to;	    /* preempt: GP_JOB_FROZEN or GP_JOB_SWAPPED */
 	uint64_t mem_bytes; /* 0 = not given */

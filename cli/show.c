@@ -383,11 +383,11 @@ static void show_titles(struct show_table *t, const char *const *titles, size_t 
 		show_cell(t, "%s", titles[i]);
 }
 
-int gp_show_jobs(const struct gp_wire_msg *messages, size_t n, bool json, FILE *out)
+int gp_show_jobs(const struct gp_wire_msg *messages, size_t n, bool uids, bool json, FILE *out)
 {
-	static const char *const titles[] = { ">ID",	      "NAME",	 "STATE",
-					      ">PRIORITY",    ">MEMORY", ">SAVED",
-					      ">PREEMPTIONS", ">EXIT",	 "COMMAND" };
+	static const char *const titles[] = { ">ID",	 "NAME",   "STATE",	   ">PRIORITY",
+					      ">MEMORY", ">SAVED", ">PREEMPTIONS", ">EXIT",
+					      "COMMAND", ">UID" };
 	char a[SIZE_BYTES], name[GP_WIRE_NAME_BYTES], command[COMMAND_COLUMN + 1];
 	struct show_table t = { 0 };
 	int r;
@@ -396,7 +396,7 @@ int gp_show_jobs(const struct gp_wire_msg *messages, size_t n, bool json, FILE *
 		show_json_list(messages, n, "jobs", show_job_members, out);
 		return 0;
 	}
-	show_titles(&t, titles, GP_ARRAY_SIZE(titles));
+	show_titles(&t, titles, GP_ARRAY_SIZE(titles) - !uids);
 	for (size_t i = 0; i < n; i++) {
 		const struct gp_wire_job *job = &messages[i].job;
 
@@ -412,6 +412,8 @@ int gp_show_jobs(const struct gp_wire_msg *messages, size_t n, bool json, FILE *
 		else
 			show_cell(&t, "-");
 		show_cell(&t, "%s", gp_show_safe(job->command, command, sizeof(command)));
+		if (uids)
+			show_cell(&t, "%u", job->uid);
 	}
 	r = show_table_print(&t, out);
 	show_table_fini(&t);

@@ -23,8 +23,8 @@ void gp_show_preemption(const struct gp_wire_job *job, bool json, FILE *out);
 /* What `resume` prints. */
 void gp_show_resumption(const struct gp_wire_job *job, bool json, FILE *out);
 
-/* @messages are JOB (DEVICE) messages. Allocates; -ENOMEM. */
-int gp_show_jobs(const struct gp_wire_msg *messages, size_t n, bool json, FILE *out);
+/* @messages are JOB (DEVICE) messages; @uids: say whose they are. Allocates; -ENOMEM. */
+int gp_show_jobs(const struct gp_wire_msg *messages, size_t n, bool uids, bool json, FILE *out);
 int gp_show_devices(const struct gp_wire_msg *messages, size_t n, bool json, FILE *out);
 
 #endif

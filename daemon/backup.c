@@ -213,7 +213,7 @@ void gp_backup_request(struct gp_peer *peer, const struct gp_wire_msg *msg)
 	struct gp_err err;
 	int r;
 
-	if (peer->uid != peer->daemon->uid && peer->uid != 0) {
+	if (!peer->is_admin) {
 		gp_peer_send_error(peer, msg, -EPERM, "only the user who owns the daemon may");
 		return;
 	}

@@ -14,6 +14,7 @@
 #include "daemon/recall.h"
 #include "daemon/schedule.h"
 #include "daemon/settings.h"
+#include "daemon/spawner.h"
 #include "daemon/store.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -69,6 +71,33 @@ static void daemon_accept_again(struct gp_timer *timer)
 	gp_loop_set_events(&l->daemon->loop, &l->source, EPOLLIN);
 }
 
+/*
+ * A system's control socket is for the members of one group, and what is for jobs is for all: what
+ * may be said there concerns the sender alone.
+ */
+static int daemon_open_to(const struct gp_daemon *daemon, const struct gp_listener *l,
+			  const char *path, struct gp_err *err)
+{
+	const struct gp_options *o = &daemon->options;
+	mode_t mode = !o->system ? 0600 : l->is_shim ? 0666 : *o->group ? 0660 : 0600;
+	gid_t group;
+	int r;
+
+	if (mode == 0660) {
+		r = gp_access_find_group(o->group, &group, err);
+		if (r < 0)
+			return gp_err_prepend(err, "cannot tell who may submit (--group)");
+		if (chown(path, (uid_t)-1, group) < 0)
+			return gp_err_sys(err, -errno,
+					  "cannot give %s to group %s: make uid %u a member of it, "
+					  "or choose another --group",
+					  path, o->group, (unsigned int)daemon->uid);
+	}
+	if (chmod(path, mode) < 0)
+		return gp_err_sys(err, -errno, "cannot open %s to its users", path);
+	return 0;
+}
+
 /* A socket of our own at runtime_dir/NAME.sock. */
 static int daemon_bind(struct gp_daemon *daemon, struct gp_listener *l, const char *name,
 		       struct gp_err *err)
@@ -76,6 +105,7 @@ static int daemon_bind(struct gp_daemon *daemon, struct gp_listener *l, const ch
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s.sock",
 			 daemon->options.runtime_dir, name);
+	int r;
 
 	if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
 		return gp_err_set(
@@ -88,8 +118,13 @@ static int daemon_bind(struct gp_daemon *daemon, struct gp_listener *l, const ch
 		return gp_err_sys(err, -errno, "cannot create a socket");
 	/* The lock says that nobody else serves here: what is left is a dead daemon's. */
 	unlink(addr.sun_path);
-	if (bind(l->source.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-	    chmod(addr.sun_path, 0600) < 0 || listen(l->source.fd, SOMAXCONN) < 0)
+	if (bind(l->source.fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+		return gp_err_sys(err, -errno, "cannot listen on %s", addr.sun_path);
+	/* Nobody can connect before there is a queue. */
+	r = daemon_open_to(daemon, l, addr.sun_path, err);
+	if (r < 0)
+		return r;
+	if (listen(l->source.fd, SOMAXCONN) < 0)
 		return gp_err_sys(err, -errno, "cannot listen on %s", addr.sun_path);
 	return 0;
 }
@@ -122,9 +157,19 @@ static void daemon_set_retention(struct gp_daemon *daemon)
 /* Whoever keeps something that follows from a reloadable setting is told here. */
 static void daemon_reload(struct gp_daemon *daemon)
 {
+	struct gp_admins admins;
+	struct gp_err err;
+
 	gp_settings_reload(daemon->settings, &daemon->options);
 	daemon_set_retention(daemon);
 	gp_log_set_level(daemon->options.log_level);
+	if (gp_access_read_admins(daemon->options.admins, &admins, &err) < 0) {
+		gp_log(GP_LOG_ERR, "admins", "error=\"%s\" effect=\"they stay as they were\"",
+		       err.msg);
+		return;
+	}
+	gp_access_free_admins(&daemon->admins);
+	daemon->admins = admins;
 }
 
 static void daemon_signal(struct gp_source *source, uint32_t events)
@@ -164,11 +209,11 @@ static int daemon_signals(struct gp_daemon *daemon, struct gp_err *err)
 }
 
 /* A folder of our own: made if missing, and nobody else's. */
-static int daemon_folder(const char *path, struct gp_err *err)
+static int daemon_folder(const char *path, mode_t mode, struct gp_err *err)
 {
 	struct stat st;
 
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+	if (mkdir(path, mode) < 0 && errno != EEXIST)
 		return gp_err_sys(err, -errno, "cannot make the folder %s", path);
 	if (lstat(path, &st) < 0)
 		return gp_err_sys(err, -errno, "cannot look at %s", path);
@@ -254,7 +299,7 @@ static int daemon_open_store(struct gp_daemon *daemon, struct gp_err *err)
 	int r;
 
 	snprintf(path, sizeof(path), "%s/jobs", daemon->options.state_dir);
-	r = daemon_folder(path, err);
+	r = daemon_folder(path, 0700, err);
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/gpupres.db", daemon->options.state_dir);
@@ -299,23 +344,24 @@ static int daemon_soft_root(struct gp_daemon *daemon, struct gp_err *err)
 	else
 		snprintf(daemon->soft_root, sizeof(daemon->soft_root), "/dev/shm/gpupres-soft-%u",
 			 (unsigned int)daemon->uid);
-	return daemon_folder(daemon->soft_root, err);
+	return daemon_folder(daemon->soft_root, 0700, err);
 }
 
-/*
- * Each connection is a descriptor, and so is each that is under way to somebody. The soft limit is
- * for programs that use select(), which we do not.
- */
-static void daemon_raise_files(struct gp_daemon *daemon)
+/* Serving all users takes no more rights than those of one, and many open files. */
+static int daemon_check_rights(struct gp_daemon *daemon, struct gp_err *err)
 {
 	struct rlimit all;
 
+	if (daemon->options.system && daemon->uid == 0)
+		return gp_err_set(err, -EPERM,
+				  "gpupresd does not run as root: start it as the user gpupres, or "
+				  "with --user");
 	if (getrlimit(RLIMIT_NOFILE, &daemon->files) < 0)
-		return;
+		return gp_err_sys(err, -errno, "cannot read the limit of open files");
 	all = (struct rlimit){ daemon->files.rlim_max, daemon->files.rlim_max };
 	if (setrlimit(RLIMIT_NOFILE, &all) < 0)
-		gp_log(GP_LOG_WARN, "limit", "files=%llu error=\"%s\"",
-		       (unsigned long long)all.rlim_max, strerror(errno));
+		return gp_err_sys(err, -errno, "cannot raise the limit of open files");
+	return gp_access_read_admins(daemon->options.admins, &daemon->admins, err);
 }
 
 static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
@@ -323,14 +369,15 @@ static int daemon_open(struct gp_daemon *daemon, struct gp_err *err)
 	const struct gp_options *o = &daemon->options;
 	int r;
 
-	daemon_raise_files(daemon);
-	r = gp_activation_init(&daemon->activation, err);
+	r = daemon_check_rights(daemon, err);
+	if (r == 0)
+		r = gp_activation_init(&daemon->activation, err);
 	if (r == 0)
 		r = gp_notify_init(&daemon->notify, &daemon->loop, daemon_describe, err);
 	if (r == 0)
-		r = daemon_folder(o->runtime_dir, err);
+		r = daemon_folder(o->runtime_dir, o->system ? 0755 : 0700, err);
 	if (r == 0)
-		r = daemon_folder(o->state_dir, err);
+		r = daemon_folder(o->state_dir, 0700, err);
 	if (r == 0)
 		r = daemon_lock(daemon, err);
 	if (r == 0)
@@ -376,8 +423,12 @@ int gp_daemon_init(struct gp_daemon *daemon, struct gp_settings *settings, struc
 		.signals.fd = -1,
 	};
 	gp_settings_store(settings, &daemon->options);
+	daemon->options.system = !settings->user;
+	daemon->quota.limits = &daemon->options.quota;
 	gp_log_init("gpupresd", daemon->options.log_level);
 	gp_list_init(&daemon->peers);
+	gp_peer_init_strangers(daemon);
+	gp_spawner_init(daemon);
 	gp_list_init(&daemon->dead_peers);
 	gp_list_init(&daemon->jobs);
 	gp_registry_init(&daemon->registry);
@@ -430,6 +481,7 @@ void gp_daemon_fini(struct gp_daemon *daemon)
 	}
 	gp_peer_reap(daemon);
 	gp_recall_fini(daemon);
+	gp_spawner_fini(daemon);
 	gp_list_for_each(device, &daemon->devices, struct gp_device, node) {
 		gp_device_free(device);
 	}
@@ -443,4 +495,5 @@ void gp_daemon_fini(struct gp_daemon *daemon)
 	gp_notify_fini(&daemon->notify);
 	gp_loop_fini(&daemon->loop);
 	gp_close_fd(&daemon->lock_fd);
+	gp_access_free_admins(&daemon->admins);
 }

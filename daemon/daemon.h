@@ -8,9 +8,11 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "daemon/access.h"
 #include "daemon/activation.h"
 #include "daemon/loop.h"
 #include "daemon/notify.h"
+#include "daemon/quota.h"
 #include "daemon/registry.h"
 
 #include <limits.h>
@@ -33,8 +35,12 @@ struct gp_options {
 	uint32_t n_devices;
 	const char *runtime_dir, *state_dir, *swap_dir; /* absolute */
 	enum gp_log_level log_level;
-	const char *group;  /* "" = none */
-	const char *admins; /* for gp_config_next_name() */
+	bool system;		  /* serves all users; else its own alone */
+	const char *group;	  /* "" = none */
+	const char *admins;	  /* for gp_config_next_name() */
+	uint32_t max_priority;	  /* of the jobs of others than admins */
+	const char *spawn_socket; /* of gpupres-spawn */
+	struct gp_quota_limits quota;
 	uint64_t arena_bytes, swap_bytes;
 	uint32_t history_days, history_rows;
 	uint64_t term_ns, orphan_grace_ns;
@@ -64,9 +70,14 @@ struct gp_daemon {
 	struct gp_notify notify;
 	struct gp_listener control, shim;
 	struct gp_source signals;
-	struct gp_list peers;	   /* struct gp_peer */
-	struct gp_list dead_peers; /* closed in this turn, freed at its end */
-	struct gp_list jobs;	   /* struct gp_job, by id; see daemon/registry.h */
+	struct gp_list peers;	  /* struct gp_peer */
+	struct gp_list strangers; /* struct gp_peer without a hello, by age */
+	struct gp_timer stranger_timer;
+	struct gp_admins admins;    /* beside root */
+	struct gp_quota quota;	    /* what is held for whom */
+	struct gp_list spawn_calls; /* requests to gpupres-spawn; see daemon/spawner.h */
+	struct gp_list dead_peers;  /* closed in this turn, freed at its end */
+	struct gp_list jobs;	    /* struct gp_job, by id; see daemon/registry.h */
 	struct gp_registry registry;
 	struct gp_list devices; /* struct gp_device, by ordinal */
 	struct gp_store *store;

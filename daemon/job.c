@@ -11,6 +11,7 @@
 #include "daemon/proc.h"
 #include "daemon/recover.h"
 #include "daemon/schedule.h"
+#include "daemon/spawner.h"
 #include "daemon/store.h"
 #include "daemon/transition.h"
 
@@ -26,6 +27,8 @@
 #include <sys/pidfd.h>
 
 #define JOB_KILL_AGAIN_NS (100 * GP_NS_PER_MS)
+/* gpupres-spawn does not run: a job that waits for it is tried again. */
+#define JOB_START_AGAIN_NS (5 * GP_NS_PER_SEC)
 
 static void job_supervisor_timeout(struct gp_timer *timer);
 static void job_kill_orphans(struct gp_job *job);
@@ -38,8 +41,9 @@ static struct gp_job *job_alloc(struct gp_daemon *daemon, uint64_t id)
 		return NULL;
 	job->daemon = daemon;
 	job->id = id;
-	job->supervisor_pidfd = -1;
+	job->supervisor_pidfd = job->spawner_fd = -1;
 	job->exit_code = -1;
+	gp_limits_init(&job->limits);
 	gp_list_init(&job->procs);
 	gp_list_init(&job->requests);
 	gp_list_init(&job->lost);
@@ -88,6 +92,7 @@ void gp_job_free(struct gp_job *job)
 	if (job->supervisor_pidfd >= 0)
 		gp_loop_remove(&job->daemon->loop, &job->supervisor_source);
 	gp_close_fd(&job->supervisor_pidfd);
+	gp_close_fd(&job->spawner_fd);
 	gp_timer_disarm(&job->op_timer);
 	gp_timer_disarm(&job->supervisor_timer);
 	gp_timer_disarm(&job->recover_timer);
@@ -351,20 +356,26 @@ void gp_job_forget_peer(struct gp_peer *peer)
 	}
 }
 
+static void job_signal_process(struct gp_job *job, int pidfd, pid_t pid, int signo)
+{
+	if (pidfd_send_signal(pidfd, signo, NULL, 0) == 0 || errno == ESRCH)
+		return;
+	if (errno == EPERM && job->daemon->options.system)
+		gp_spawner_signal(job, pidfd, signo);
+	else
+		gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"", job->id, pid,
+		       strerror(errno));
+}
+
 static void job_signal_procs(struct gp_job *job, int signo)
 {
-	/* The connection is still open, so the pid has not been reused. */
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-		if (kill(proc->pid, signo) < 0 && errno != ESRCH)
-			gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
-			       job->id, proc->pid, strerror(errno));
+		job_signal_process(job, proc->peer->pidfd, proc->pid, signo);
 	}
 	/* One that hung up goes on without us, and is still what the job is. */
 	gp_list_for_each(lost, &job->lost, struct gp_lost, node) {
-		if (lost->runs && lost->source.fd >= 0 &&
-		    pidfd_send_signal(lost->source.fd, signo, NULL, 0) < 0)
-			gp_log(GP_LOG_WARN, "signal", "job=%" PRIu64 " pid=%d error=\"%s\"",
-			       job->id, lost->pid, strerror(errno));
+		if (lost->runs && lost->source.fd >= 0)
+			job_signal_process(job, lost->source.fd, lost->pid, signo);
 	}
 }
 
@@ -420,16 +431,28 @@ static int job_read_status(struct gp_job *job)
 	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
 		return -ENOENT;
 	code = strtol(text, &end, 10);
-	if (end == text || code < 0 || code > 255)
+	if (end == text || *end != '\n' || code < 0 || code > 255)
 		return -ENOENT;
 	job->exit_code = (int)code;
 	return 0;
+}
+
+/*
+ * Nobody holds its processes together any more. In a system those without the shim are still in the
+ * job's cgroup. One that may be frozen must not be killed, not even then.
+ */
+static void job_kill_rest(struct gp_job *job)
+{
+	if (job->daemon->options.system && !job->adopted && gp_list_empty(&job->procs) &&
+	    gp_list_empty(&job->lost))
+		gp_spawner_kill(job->daemon, job->id);
 }
 
 void gp_job_end_unseen(struct gp_job *job, enum gp_job_state state, const char *cause)
 {
 	if (gp_job_state_is_final(job->state))
 		return;
+	job_kill_rest(job);
 	if (job->adopted)
 		job->exit_code = state == GP_JOB_DONE ? 0 : job->exit_code;
 	if (!job->adopted && job_read_status(job) == 0) {
@@ -500,13 +523,22 @@ static void job_supervisor_timeout(struct gp_timer *timer)
 		job_supervisor_gone(job);
 }
 
+/* An empty cgroup is of no use. */
+static void job_tidy(struct gp_job *job)
+{
+	if (job->daemon->options.system && !job->adopted && gp_job_state_is_final(job->state))
+		gp_spawner_remove(job->daemon, job->id);
+}
+
 static void job_supervisor_ended(struct gp_source *source, uint32_t events)
 {
 	struct gp_job *job = gp_container_of(source, struct gp_job, supervisor_source);
 
 	gp_loop_remove(&job->daemon->loop, source);
 	gp_close_fd(&job->supervisor_pidfd);
-	gp_launch_reap(job->supervisor_pid);
+	if (!job->spawned)
+		gp_launch_reap(job->supervisor_pid);
+	job_tidy(job);
 	/* Its last message may still be in the socket: then the connection's end decides. */
 	if (!job->supervisor)
 		job_supervisor_gone(job);
@@ -515,8 +547,11 @@ static void job_supervisor_ended(struct gp_source *source, uint32_t events)
 void gp_job_supervisor_closed(struct gp_job *job)
 {
 	job->supervisor = NULL;
-	if (gp_job_state_is_final(job->state))
+	if (gp_job_state_is_final(job->state)) {
+		if (job->supervisor_pidfd < 0)
+			job_tidy(job);
 		return;
+	}
 	if (!job->supervisor_pid) /* started by an earlier daemon: it may come back */
 		gp_timer_arm(&job->daemon->loop, &job->supervisor_timer,
 			     gp_now_ns() + job->daemon->options.orphan_grace_ns);
@@ -556,26 +591,76 @@ void gp_job_handle_supervisor(struct gp_peer *peer, const struct gp_wire_msg *ms
 	}
 }
 
+/* The supervisor has been started: from now on its end is ours to see. */
+static void job_watch_supervisor(struct gp_job *job)
+{
+	struct gp_err err;
+
+	job->supervisor_source.fd = job->supervisor_pidfd;
+	job->supervisor_source.dispatch = job_supervisor_ended;
+	if (gp_loop_add(&job->daemon->loop, &job->supervisor_source, EPOLLIN, &err) < 0)
+		gp_log(GP_LOG_ERR, "supervisor", "job=%" PRIu64 " error=\"%s\"", job->id, err.msg);
+}
+
+void gp_job_spawned(struct gp_job *job, pid_t pid, int pidfd)
+{
+	if (job->supervisor_pid || gp_job_state_is_final(job->state)) {
+		close(pidfd);
+		return;
+	}
+	job->spawned = true;
+	job->supervisor_pid = pid;
+	job->supervisor_pidfd = pidfd;
+	/* Another process of its user was faster to call itself that. */
+	if (job->supervisor && job->supervisor->pid != pid)
+		gp_peer_close(job->supervisor, "not the job's supervisor");
+	job_watch_supervisor(job);
+}
+
+void gp_job_not_spawned(struct gp_job *job, const char *why)
+{
+	if (!gp_job_state_is_final(job->state))
+		gp_job_finish(job, GP_JOB_FAILED, "%s", why);
+}
+
+/* It is queued as before, and the daemon asks again. */
+static void job_start_later(struct gp_job *job, const struct gp_err *err)
+{
+	job->device = NULL;
+	job->rests_until_ns = gp_now_ns() + JOB_START_AGAIN_NS;
+	gp_wire_text(job->cause, sizeof(job->cause), err->msg);
+	gp_log(GP_LOG_WARN, "start", "job=%" PRIu64 " error=\"%s\"", job->id, err->msg);
+}
+
 static void job_launch(struct gp_job *job)
 {
+	bool spawn = job->daemon->options.system;
 	struct gp_err err;
 	int r;
 
-	r = gp_launch_supervisor(job, &job->supervisor_pid, &job->supervisor_pidfd, &err);
-	if (r < 0) {
-		gp_job_finish(job, GP_JOB_FAILED, "%s", err.msg);
-		return;
-	}
-	gp_command_drop(job);
-	job->supervisor_source.fd = job->supervisor_pidfd;
-	job->supervisor_source.dispatch = job_supervisor_ended;
-	r = gp_loop_add(&job->daemon->loop, &job->supervisor_source, EPOLLIN, &err);
+	if (spawn)
+		r = gp_spawner_start(job, gp_take_fd(&job->spawner_fd), &err);
+	else
+		r = gp_launch_supervisor(job, &job->supervisor_pid, &job->supervisor_pidfd, &err);
 	if (r < 0)
-		gp_log(GP_LOG_ERR, "supervisor", "job=%" PRIu64 " error=\"%s\"", job->id, err.msg);
+		gp_job_finish(job, GP_JOB_FAILED, "%s", err.msg);
+	else
+		gp_command_drop(job);
+	if (r == 0 && !spawn)
+		job_watch_supervisor(job);
 }
 
 void gp_job_start(struct gp_job *job)
 {
+	struct gp_err err;
+
+	if (job->daemon->options.system) {
+		job->spawner_fd = gp_spawner_open(job->daemon, &err);
+		if (job->spawner_fd < 0) {
+			job_start_later(job, &err);
+			return;
+		}
+	}
 	job->started_ns = gp_wallclock_ns();
 	gp_job_set_state(job, GP_JOB_STARTING, "fits on device %u", job->device->ordinal);
 	gp_command_need(job, job_launch);
@@ -589,6 +674,7 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 {
 	struct gp_daemon *daemon = arg;
 	struct gp_job *job;
+	size_t extra;
 
 	job = job_alloc(daemon, s->id);
 	if (!job)
@@ -621,6 +707,8 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	job->state_since_ns = gp_now_ns();
 	if (s->ended_ns)
 		return 0;
+	extra = gp_limits_find(s->blob, s->blob_bytes, (uint64_t)s->n_args + s->n_env + 1,
+			       &job->gid, &job->limits);
 	/* Rows can be damaged, or edited: what is not sound must not be walked. */
 	if (!s->state || s->state >= GP_JOB_STATE_MAX_) {
 		job->state = GP_JOB_QUEUED;
@@ -631,7 +719,7 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	if (gp_job_state_is_final(job->state))
 		return 0;
 	if (!(s->adopted && !s->blob_bytes && !s->n_args) &&
-	    !gp_job_blob_is_sound(s->blob, s->blob_bytes, s->n_args, s->n_env)) {
+	    !gp_job_blob_is_sound(s->blob, s->blob_bytes - extra, s->n_args, s->n_env)) {
 		job->n_args = job->n_env = 0;
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 		return 0;

@@ -8,6 +8,7 @@
  */
 #include "base/wire/wire.h"
 #include "daemon/daemon.h"
+#include "daemon/limits.h"
 #include "daemon/peer.h"
 
 /* Where daemon/registry.h has a job besides. */
@@ -58,6 +59,8 @@ struct gp_job {
 	enum gp_job_state state;
 	int32_t priority;
 	uid_t uid;
+	gid_t gid;		 /* of a user that the user database does not know */
+	struct gp_limits limits; /* system: of the submitter */
 	uint64_t mem_bytes;
 	bool adopted;
 	bool held;	 /* preempted by hand */
@@ -75,8 +78,10 @@ struct gp_job {
 	uint32_t n_args, n_env, blob_bytes;
 
 	struct gp_peer *supervisor;
-	pid_t supervisor_pid; /* 0: not our child (started by an earlier daemon) */
+	pid_t supervisor_pid; /* 0: started by an earlier daemon */
+	bool spawned;	      /* by gpupres-spawn: not our child */
 	int supervisor_pidfd;
+	int spawner_fd; /* while the command is fetched: to gpupres-spawn; else -1 */
 	struct gp_source supervisor_source;
 	struct gp_timer supervisor_timer; /* waits for a supervisor after a restart */
 	pid_t pid;
@@ -157,6 +162,13 @@ void gp_job_free_request(struct gp_request *request);
 /* Answers waiting requests of @type (GP_WIRE_WAIT, ...) with the job, or with an error. */
 void gp_job_answer(struct gp_job *job, uint32_t type, int code, const char *text);
 void gp_job_forget_peer(struct gp_peer *peer);
+
+/* Of a job's log in a system: its user owns it, the daemon reads it as the group. */
+#define GP_JOB_SYSTEM_LOG_MODE 0640
+
+/* gpupres-spawn has started the supervisor; takes over @pidfd. Or it could not, and said why. */
+void gp_job_spawned(struct gp_job *job, pid_t pid, int pidfd);
+void gp_job_not_spawned(struct gp_job *job, const char *why);
 
 /* Messages and end of the supervisor. */
 void gp_job_attach_supervisor(struct gp_job *job, struct gp_peer *peer);

@@ -12,6 +12,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 
@@ -224,6 +225,10 @@ int gp_launch_supervisor(struct gp_job *job, pid_t *ret_pid, int *ret_pidfd, str
 	size_t n = 0;
 	int r;
 
+	/* Nobody's command may run with the rights of the daemon. */
+	if (job->uid != job->daemon->uid)
+		return gp_err_set(err, -EPERM, "this daemon cannot start jobs as uid %u",
+				  (unsigned int)job->uid);
 	argv = calloc((size_t)job->n_args + LAUNCH_EXTRA_ARGS + 1, sizeof(*argv));
 	if (!argv)
 		return gp_err_set(err, -ENOMEM, "out of memory");
@@ -245,8 +250,9 @@ int gp_launch_supervisor(struct gp_job *job, pid_t *ret_pid, int *ret_pidfd, str
 	r = launch_environment(job, first_env, &env, err);
 	if (r == 0)
 		r = gp_launch(argv, env.vars, NULL, 0, ret_pid, ret_pidfd, err);
-	/* In time for the job, which the supervisor starts when we have welcomed it. */
-	if (r == 0 && prlimit(*ret_pid, RLIMIT_NOFILE, &job->daemon->files, NULL) < 0)
+	/* Ours was raised, which programs that use select() do not bear. It starts nothing yet. */
+	if (r == 0 && job->daemon->files.rlim_max &&
+	    prlimit(*ret_pid, RLIMIT_NOFILE, &job->daemon->files, NULL) < 0)
 		gp_log(GP_LOG_WARN, "limit", "job=%" PRIu64 " error=\"%s\"", job->id,
 		       strerror(errno));
 	return r;
@@ -270,6 +276,62 @@ static char **launch_mover_environment(char *variable)
 			vars[n_kept++] = environ[i];
 	}
 	return vars;
+}
+
+static int launch_seal(const char *bytes, size_t n_bytes, int *ret_memfd, struct gp_err *err)
+{
+	gp_auto_fd int fd = memfd_create("gpupres-command", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || write(fd, bytes, n_bytes) != (ssize_t)n_bytes ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return gp_err_sys(err, -errno, "cannot put the command into a memfd");
+	*ret_memfd = gp_take_fd(&fd);
+	return 0;
+}
+
+/* What the supervisor is to run, in the order of daemon/spawn/protocol.h. */
+static int launch_write_command(const struct gp_job *job, const struct launch_env *env,
+				const char *cwd, FILE *out)
+{
+	const char *s = job->blob;
+
+	fprintf(out, "%s/shim.sock%c", job->daemon->options.runtime_dir, 0);
+	for (uint32_t i = 0; i < job->n_args; i++, s = launch_next(s))
+		fwrite(s, 1, strlen(s) + 1, out);
+	for (size_t i = 0; i < env->n; i++)
+		fwrite(env->vars[i], 1, strlen(env->vars[i]) + 1, out);
+	fwrite(cwd, 1, strlen(cwd) + 1, out);
+	return fclose(out) == 0 ? 0 : -errno;
+}
+
+int gp_launch_pack(struct gp_job *job, struct gp_spawn_request *request, int *ret_memfd,
+		   struct gp_err *err)
+{
+	__attribute__((cleanup(launch_env_fini))) struct launch_env env = { 0 };
+	gp_auto_free char *bytes = NULL;
+	const char *s = job->blob, *first_env;
+	size_t n_bytes = 0;
+	FILE *out;
+	int r;
+
+	for (uint32_t i = 0; i < job->n_args; i++)
+		s = launch_next(s);
+	first_env = s;
+	for (uint32_t i = 0; i < job->n_env; i++)
+		s = launch_next(s);
+	r = launch_environment(job, first_env, &env, err);
+	if (r < 0)
+		return r;
+	out = open_memstream(&bytes, &n_bytes);
+	if (!out || launch_write_command(job, &env, s, out) < 0)
+		return gp_err_set(err, -ENOMEM, "out of memory");
+	if (n_bytes > GP_SPAWN_MAX_BLOB)
+		return gp_err_set(err, -E2BIG, "arguments and environment take %zu bytes of %u",
+				  n_bytes, GP_SPAWN_MAX_BLOB);
+	request->n_args = job->n_args;
+	request->n_env = (uint32_t)env.n;
+	request->blob_bytes = (uint32_t)n_bytes;
+	return launch_seal(bytes, n_bytes, ret_memfd, err);
 }
 
 int gp_launch_mover(struct gp_device *device, pid_t *ret_pid, int *ret_pidfd, struct gp_err *err)

@@ -33,10 +33,10 @@ static const struct option main_options[] = {
 };
 
 static const char main_help_head[] =
-	"Usage: gpupresd --user [OPTION]...\n"
+	"Usage: gpupresd [--user] [OPTION]...\n"
 	"Preempts and resumes CUDA jobs together with their device memory.\n"
 	"\n"
-	"  --user                serve this user only, without root\n"
+	"  --user                serve this user only (default: all users)\n"
 	"  --config FILE         read this file instead of gpupresd.conf and conf.d\n"
 	"  --check-config        print the configuration and where it comes from, or its faults\n";
 
@@ -206,8 +206,6 @@ int main(int argc, char **argv)
 	r = gp_settings_init(&args.settings, main_report, NULL, &err);
 	if (r == 0)
 		r = main_parse(argc, argv, &args, &err);
-	if (r == 0 && !args.settings.user && !args.check && !args.help && !args.version)
-		r = gp_err_set(&err, -EINVAL, "this version serves one user: start it with --user");
 	if (r < 0)
 		fprintf(stderr, "gpupresd: %s\n", err.msg);
 	if (r < 0)

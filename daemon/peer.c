@@ -22,6 +22,10 @@
 
 /* Messages that wait for a mover, from when on its shims wait, too. */
 #define PEER_MOVER_BUSY 64
+/* Messages of a process that has ended which are still read. */
+#define PEER_LAST_WORDS 1024
+
+static void peer_process_ended(struct gp_source *source, uint32_t events);
 
 struct peer_queued {
 	struct gp_list node;
@@ -201,17 +205,29 @@ void gp_peer_welcome_pending(struct gp_daemon *daemon)
 	}
 }
 
+static int peer_watch_process(struct gp_peer *peer, struct gp_err *err)
+{
+	int r = gp_access_open_process(peer, err);
+
+	if (r < 0)
+		return r;
+	peer->pidfd = peer->process.fd = r;
+	peer->process.dispatch = peer_process_ended;
+	return gp_loop_add(&peer->daemon->loop, &peer->process, EPOLLIN, err);
+}
+
 /* What the role's owner says to a newcomer. */
 static int peer_admit(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp_err *err)
 {
 	struct gp_job *job;
+	int r;
 
-	if (peer->uid != peer->daemon->uid)
-		return gp_err_set(err, -EPERM, "this daemon serves uid %u only",
-				  (unsigned int)peer->daemon->uid);
-	if (peer->on_shim_socket != (hello->hello.role == GP_ROLE_SHIM))
-		return gp_err_set(err, -EPERM, "role %u is not served on this socket",
-				  hello->hello.role);
+	r = gp_access_check_role(peer, hello->hello.role, err);
+	if (r == 0 &&
+	    (hello->hello.role == GP_ROLE_SHIM || hello->hello.role == GP_ROLE_SUPERVISOR))
+		r = peer_watch_process(peer, err);
+	if (r < 0)
+		return r;
 	switch (hello->hello.role) {
 	case GP_ROLE_CLI:
 		return 0;
@@ -219,7 +235,9 @@ static int peer_admit(struct gp_peer *peer, const struct gp_wire_msg *hello, str
 		return gp_proc_new(peer, hello, err);
 	case GP_ROLE_SUPERVISOR:
 		job = gp_job_find(peer->daemon, hello->header.job);
-		if (!job || job->supervisor || gp_job_state_is_final(job->state))
+		if (!job || job->uid != peer->uid || job->supervisor ||
+		    (job->supervisor_pid && job->supervisor_pid != peer->pid) ||
+		    gp_job_state_is_final(job->state))
 			return gp_err_set(err, -ENOENT, "no job waits for this supervisor");
 		peer->job = job;
 		gp_job_attach_supervisor(job, peer);
@@ -236,6 +254,7 @@ static void peer_hello(struct gp_peer *peer, const struct gp_wire_msg *msg)
 	struct gp_err err;
 	int r;
 
+	gp_list_del(&peer->stranger);
 	if (msg->header.type != GP_WIRE_HELLO) {
 		gp_peer_close(peer, "no hello");
 		return;
@@ -290,14 +309,31 @@ static void peer_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int
 	}
 }
 
-static void peer_dispatch(struct gp_source *source, uint32_t events)
+/* One message, if there is one. */
+static bool peer_read(struct gp_peer *peer)
 {
-	struct gp_peer *peer = gp_container_of(source, struct gp_peer, source);
 	int fds[GP_WIRE_MAX_FDS];
 	struct gp_wire_msg msg;
 	struct gp_err err;
 	size_t n_fds = 0;
 	int r;
+
+	r = gp_wire_recv(peer->source.fd, &msg, fds, GP_WIRE_MAX_FDS, &n_fds, 0, &err);
+	if (r == -ETIMEDOUT)
+		return false;
+	if (r < 0) {
+		gp_peer_close(peer, err.msg);
+		return false;
+	}
+	peer_handle(peer, &msg, fds, n_fds);
+	for (size_t i = 0; i < n_fds; i++)
+		gp_close_fd(&fds[i]);
+	return !peer->closed;
+}
+
+static void peer_dispatch(struct gp_source *source, uint32_t events)
+{
+	struct gp_peer *peer = gp_container_of(source, struct gp_peer, source);
 
 	if ((events & EPOLLOUT) && !peer->failed)
 		peer_flush(peer);
@@ -309,48 +345,88 @@ static void peer_dispatch(struct gp_source *source, uint32_t events)
 		gp_loop_set_events(&peer->daemon->loop, source, peer->n_queued ? EPOLLOUT : 0);
 		return;
 	}
-	r = gp_wire_recv(peer->source.fd, &msg, fds, GP_WIRE_MAX_FDS, &n_fds, 0, &err);
-	if (r == -ETIMEDOUT)
-		return;
-	if (r < 0) {
-		gp_peer_close(peer, err.msg);
-		return;
+	peer_read(peer);
+}
+
+/* What the process said last is heard; what others say over its connection is not, for long. */
+static void peer_process_ended(struct gp_source *source, uint32_t events)
+{
+	struct gp_peer *peer = gp_container_of(source, struct gp_peer, process);
+
+	for (int i = 0; i < PEER_LAST_WORDS && peer_read(peer); i++)
+		continue;
+	gp_peer_close(peer, "its process has ended");
+}
+
+/* In order of age, so that the first is the next to be dropped. */
+static void peer_drop_strangers(struct gp_timer *timer)
+{
+	struct gp_daemon *daemon = gp_container_of(timer, struct gp_daemon, stranger_timer);
+	uint64_t now_ns = gp_now_ns();
+
+	gp_list_for_each(peer, &daemon->strangers, struct gp_peer, stranger) {
+		if (peer->came_ns + GP_PEER_HELLO_NS > now_ns) {
+			gp_timer_arm(&daemon->loop, timer, peer->came_ns + GP_PEER_HELLO_NS);
+			return;
+		}
+		gp_peer_close(peer, "no hello in time");
 	}
-	peer_handle(peer, &msg, fds, n_fds);
-	for (size_t i = 0; i < n_fds; i++)
-		gp_close_fd(&fds[i]);
+}
+
+void gp_peer_init_strangers(struct gp_daemon *daemon)
+{
+	gp_list_init(&daemon->strangers);
+	gp_timer_init(&daemon->stranger_timer, peer_drop_strangers);
+}
+
+static void peer_is_stranger(struct gp_peer *peer)
+{
+	struct gp_daemon *daemon = peer->daemon;
+
+	peer->came_ns = gp_now_ns();
+	if (gp_list_empty(&daemon->strangers))
+		gp_timer_arm(&daemon->loop, &daemon->stranger_timer,
+			     peer->came_ns + GP_PEER_HELLO_NS);
+	gp_list_add_tail(&daemon->strangers, &peer->stranger);
 }
 
 void gp_peer_new(struct gp_daemon *daemon, int fd, bool on_shim_socket)
 {
-	struct ucred cred = { 0 };
-	socklen_t len = sizeof(cred);
 	gp_auto_fd int owned = fd;
 	struct gp_peer *peer;
 	struct gp_err err;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-		return;
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return;
 	peer->daemon = daemon;
 	peer->on_shim_socket = on_shim_socket;
-	peer->uid = cred.uid;
-	peer->pid = cred.pid;
+	peer->pidfd = -1;
 	peer->source.fd = fd;
 	peer->source.dispatch = peer_dispatch;
 	gp_list_init(&peer->queue);
 	gp_list_init(&peer->requests);
 	gp_list_init(&peer->recalls);
 	gp_list_init(&peer->node);
-	if (gp_loop_add(&daemon->loop, &peer->source, EPOLLIN, &err) < 0) {
-		gp_log(GP_LOG_WARN, "peer", "pid=%d error=\"%s\"", cred.pid, err.msg);
+	gp_list_init(&peer->stranger);
+	if (gp_access_identify(peer, &err) < 0 ||
+	    gp_loop_add(&daemon->loop, &peer->source, EPOLLIN, &err) < 0) {
+		gp_log(GP_LOG_WARN, "peer", "pid=%d error=\"%s\"", peer->pid, err.msg);
 		free(peer);
 		return;
 	}
 	gp_list_add_tail(&daemon->peers, &peer->node);
+	peer_is_stranger(peer);
 	gp_take_fd(&owned);
+}
+
+static void peer_unwatch(struct gp_peer *peer)
+{
+	gp_loop_remove(&peer->daemon->loop, &peer->source);
+	gp_close_fd(&peer->source.fd);
+	if (peer->pidfd >= 0)
+		gp_loop_remove(&peer->daemon->loop, &peer->process);
+	gp_close_fd(&peer->pidfd);
 }
 
 void gp_peer_close(struct gp_peer *peer, const char *why)
@@ -360,9 +436,9 @@ void gp_peer_close(struct gp_peer *peer, const char *why)
 	peer->closed = true;
 	gp_log(GP_LOG_DEBUG, "peer_closed", "role=%u pid=%d why=\"%s\"", peer->role, peer->pid,
 	       why);
-	gp_loop_remove(&peer->daemon->loop, &peer->source);
-	gp_close_fd(&peer->source.fd);
+	peer_unwatch(peer);
 	gp_list_del(&peer->node);
+	gp_list_del(&peer->stranger);
 	gp_list_add_tail(&peer->daemon->dead_peers, &peer->node);
 	gp_job_forget_peer(peer);
 	gp_recall_forget_peer(peer);
@@ -383,13 +459,13 @@ static void peer_free(struct gp_peer *peer)
 		peer_queued_free(q);
 	}
 	gp_list_del(&peer->node);
+	gp_list_del(&peer->stranger);
 	free(peer);
 }
 
 void gp_peer_drop(struct gp_peer *peer)
 {
-	gp_loop_remove(&peer->daemon->loop, &peer->source);
-	gp_close_fd(&peer->source.fd);
+	peer_unwatch(peer);
 	gp_job_forget_peer(peer);
 	gp_recall_forget_peer(peer);
 	gp_backup_forget_peer(peer);

@@ -10,18 +10,27 @@
  * Sending never ends the connection either: whoever sends may be walking a list that the end of a
  * peer changes, and what a peer said before it went must still be heard. A peer that cannot be sent
  * to is marked failed and shut down; the loop reads what it has left and closes it at the end.
+ *
+ * Who says nothing within GP_PEER_HELLO_NS is dropped. A shim or a supervisor is the process that
+ * connected and nobody else: when it ends, the connection does, too, even if a process that
+ * it forked has kept it open.
  */
+#include "base/time.h"
 #include "base/wire/wire.h"
 #include "daemon/daemon.h"
 
 #define GP_PEER_MAX_QUEUED   1024
 #define GP_PEER_MAX_REQUESTS 64 /* that wait for a job to get somewhere */
+#define GP_PEER_MAX_QUEUED   1024
+#define GP_PEER_HELLO_NS     (5 * GP_NS_PER_SEC)
 
 struct gp_peer {
 	struct gp_source source;
-	struct gp_list node; /* daemon->peers, or dead_peers */
+	struct gp_list node;	 /* daemon->peers, or dead_peers */
+	struct gp_list stranger; /* daemon->strangers, until the hello */
 	struct gp_daemon *daemon;
 	struct gp_list queue; /* messages the socket did not take */
+	uint64_t came_ns;
 	size_t n_queued;
 	struct gp_list requests; /* struct gp_request: what it waits for */
 	size_t n_requests;
@@ -36,8 +45,12 @@ struct gp_peer {
 	uint64_t listed_job;	/* the last one sent */
 	struct gp_list recalls; /* struct gp_recall: what it asked of the past */
 	size_t n_recalls;
-	uid_t uid;
+	uid_t uid; /* of the process that connected, as all here; see daemon/access.h */
+	gid_t gid;
 	pid_t pid;
+	int pidfd; /* shims and supervisors; else -1 */
+	bool is_admin;
+	struct gp_source process; /* its end, which is the end of the connection */
 	union {
 		struct gp_proc *proc;	  /* GP_ROLE_SHIM */
 		struct gp_job *job;	  /* GP_ROLE_SUPERVISOR */
@@ -45,6 +58,7 @@ struct gp_peer {
 	};
 };
 
+void gp_peer_init_strangers(struct gp_daemon *daemon);
 /* Takes over @fd; closes it on failure. */
 void gp_peer_new(struct gp_daemon *daemon, int fd, bool on_shim_socket);
 /* Ends the connection and tells its role's owner; freed at the end of the turn. */

@@ -62,7 +62,8 @@ int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp
 	if (!gp_device_first(daemon))
 		return gp_err_set(err, -ENODEV, "the daemon has no device");
 	job = hello->header.job ? gp_job_find(daemon, hello->header.job) : NULL;
-	if (hello->header.job && (!job || gp_job_state_is_final(job->state) || !job->device))
+	if (hello->header.job &&
+	    (!job || job->uid != peer->uid || gp_job_state_is_final(job->state) || !job->device))
 		return gp_err_set(err, -ENOENT, "no job %" PRIu64 " is running", hello->header.job);
 	proc = calloc(1, sizeof(*proc));
 	if (proc && !job)

@@ -128,7 +128,7 @@ static void recall_done(struct gp_history_query *query)
 
 uint32_t gp_recall_uid(const struct gp_peer *peer)
 {
-	return peer->uid == peer->daemon->uid || peer->uid == 0 ? GP_HISTORY_ANY_UID : peer->uid;
+	return peer->is_admin ? GP_HISTORY_ANY_UID : peer->uid;
 }
 
 /* Answers with an error, and NULL, if it cannot be. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/request.h"
 
+#include "base/log.h"
 #include "base/size.h"
 #include "daemon/backup.h"
 #include "daemon/device.h"
@@ -14,6 +15,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -70,13 +72,45 @@ static void request_forget_files(const struct gp_job *job)
 	unlink(path);
 }
 
+/*
+ * What is read of a pid is the peer's if the peer has not ended by then. Where /proc hides others'
+ * processes, the job gets the limits of gpupres-spawn.
+ */
+static void request_read_limits(const struct gp_peer *peer, struct gp_limits *ret)
+{
+	struct gp_limits limits;
+	struct gp_err err;
+	gp_auto_fd int process = gp_access_open_process(peer, &err);
+	struct pollfd p = { .fd = process, .events = POLLIN };
+
+	if (process >= 0 && gp_limits_read(peer->pid, &limits) == 0 && poll(&p, 1, 0) == 0)
+		*ret = limits;
+	else
+		gp_log(GP_LOG_DEBUG, "limits", "pid=%d error=\"cannot be read\"", peer->pid);
+}
+
+/* They have to be known, as the command, until the job is started. */
+static int request_take_limits(const struct gp_peer *peer, struct gp_limits *ret, char **blob,
+			       uint32_t *blob_bytes, struct gp_err *err)
+{
+	gp_limits_init(ret);
+	if (!peer->daemon->options.system)
+		return 0;
+	request_read_limits(peer, ret);
+	if (gp_limits_append(blob, blob_bytes, peer->gid, ret) < 0)
+		return gp_err_set(err, -ENOMEM, "out of memory");
+	return 0;
+}
+
 static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
 			   size_t n_fds)
 {
 	const struct gp_wire_submit *s = &msg->submit;
 	uint64_t largest = request_largest_device(peer->daemon);
+	uint32_t blob_bytes = s->blob_bytes;
 	gp_auto_free char *blob = NULL;
 	struct gp_wire_msg reply;
+	struct gp_limits limits;
 	struct gp_job *job;
 	struct gp_err err;
 	char a[32], b[32];
@@ -94,6 +128,12 @@ static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 			gp_size_format(gp_store_backlog_bytes(peer->daemon->store), a, sizeof(a)));
 		return;
 	}
+	if (!peer->is_admin && s->priority > (int32_t)peer->daemon->options.max_priority) {
+		gp_peer_send_error(peer, msg, -EPERM,
+				   "priority %d is for admins, you may use %d and below: lower it",
+				   s->priority, (int32_t)peer->daemon->options.max_priority);
+		return;
+	}
 	if (s->mem_bytes > largest) {
 		gp_peer_send_error(
 			peer, msg, -ENOSPC,
@@ -104,6 +144,8 @@ static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 	}
 	r = n_fds == 1 ? request_read_blob(fds[0], s, &blob, &err)
 		       : gp_err_set(&err, -EBADMSG, "SUBMIT without its memfd");
+	if (r == 0)
+		r = request_take_limits(peer, &limits, &blob, &blob_bytes, &err);
 	if (r < 0) {
 		gp_peer_send_error(peer, msg, r, "%s", err.msg);
 		return;
@@ -115,7 +157,9 @@ static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 		return;
 	}
 	request_forget_files(job);
-	gp_job_set_command(job, gp_take_ptr(blob), s->blob_bytes, s->n_args, s->n_env);
+	job->gid = peer->gid;
+	job->limits = limits;
+	gp_job_set_command(job, gp_take_ptr(blob), blob_bytes, s->n_args, s->n_env);
 	gp_job_set_state(job, GP_JOB_QUEUED, "submitted");
 	gp_wire_init_reply(&reply, GP_WIRE_OK, msg);
 	reply.header.job = job->id;
@@ -133,6 +177,11 @@ static void request_send_job(struct gp_peer *peer, const struct gp_wire_msg *msg
 	gp_peer_send(peer, &reply, NULL, 0);
 }
 
+static bool request_lists(const struct gp_peer *peer, const struct gp_job *job)
+{
+	return job->uid == peer->uid || (peer->list.list.all && gp_access_may(peer, job));
+}
+
 /* History is longer than a queue may be: as much at a time as the socket takes. */
 void gp_request_list_more(struct gp_peer *peer)
 {
@@ -141,7 +190,7 @@ void gp_request_list_more(struct gp_peer *peer)
 	gp_list_for_each(job, &peer->daemon->jobs, struct gp_job, node) {
 		if (peer->n_queued)
 			return;
-		if (job->id <= peer->listed_job)
+		if (job->id <= peer->listed_job || !request_lists(peer, job))
 			continue; /* at most a few thousand, at most once for each full socket */
 		peer->listed_job = job->id;
 		request_send_job(peer, &peer->list, job);
@@ -155,6 +204,11 @@ static void request_list(struct gp_peer *peer, const struct gp_wire_msg *msg)
 {
 	if (peer->listing) {
 		gp_peer_send_error(peer, msg, -EBUSY, "one LIST at a time");
+		return;
+	}
+	if (msg->list.all && !peer->is_admin) {
+		gp_peer_send_error(peer, msg, -EPERM,
+				   "only admins may list the jobs of all users: leave out --all");
 		return;
 	}
 	memcpy(&peer->list, msg, msg->header.size);
@@ -210,7 +264,8 @@ static void request_logs(struct gp_peer *peer, const struct gp_wire_msg *msg, st
 	if (gp_job_state_is_final(job->state) && access(path, F_OK) < 0)
 		fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	else
-		fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+		fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC,
+			  peer->daemon->options.system ? GP_JOB_SYSTEM_LOG_MODE : 0600);
 	if (fd < 0) {
 		gp_peer_send_error(peer, msg, -errno, "cannot open the log of job %" PRIu64 ": %s",
 				   job->id, path);
@@ -383,6 +438,12 @@ void gp_request_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int 
 	job = gp_job_find(peer->daemon, msg->header.job);
 	if (!job) {
 		gp_recall_job(peer, msg);
+		return;
+	}
+	/* Whose job it is must not be told by how this fails. */
+	if (!gp_access_may(peer, job)) {
+		gp_peer_send_error(peer, msg, -ENOENT, "no job %" PRIu64 ": see gpupresctl list",
+				   msg->header.job);
 		return;
 	}
 	request_of_job(peer, msg, job);

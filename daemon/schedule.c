@@ -138,7 +138,7 @@ static void schedule_fill(const struct gp_device *d, const struct gp_job *job, u
 	if (job->op != GP_OP_NONE || job->cancelling || job->recovering)
 		return;
 	if (job->state == GP_JOB_QUEUED) {
-		ret->waiting = true;
+		ret->waiting = !rests;
 		ret->need_bytes = job->mem_bytes;
 	} else if (schedule_wants_back(job)) {
 		ret->waiting = !rests;

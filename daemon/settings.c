@@ -11,8 +11,9 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
-#define SETTINGS_FOLDER	     "/etc/gpupres"
-#define SETTINGS_ARENA_BYTES (16ull << 30) /* or, over all devices, a quarter of RAM if less */
+#define SETTINGS_FOLDER	      "/etc/gpupres"
+#define SETTINGS_SPAWN_SOCKET "/run/gpupres-spawn.sock"
+#define SETTINGS_ARENA_BYTES  (16ull << 30) /* or, over all devices, a quarter of RAM if less */
 
 static bool settings_is_user(const struct gp_config *config)
 {
@@ -30,8 +31,15 @@ static int settings_default_runtime_dir(const struct gp_config *config, char *bu
 					struct gp_err *err)
 {
 	if (settings_is_user(config))
-		return gp_wire_runtime_dir(buf, buf_bytes, err);
+		return gp_wire_user_runtime_dir(buf, buf_bytes, err);
 	snprintf(buf, buf_bytes, "/run/gpupres");
+	return 0;
+}
+
+static int settings_default_spawn_socket(const struct gp_config *config, char *buf,
+					 size_t buf_bytes, struct gp_err *err)
+{
+	snprintf(buf, buf_bytes, SETTINGS_SPAWN_SOCKET);
 	return 0;
 }
 
@@ -150,11 +158,41 @@ const struct gp_config_key gp_settings_keys[] = {
 	    .choices = "err warn info debug", .option = "log-level", .metavar = "LEVEL"),
 	KEY("daemon", "group", name, group, NULL, RESTART,
 	    "Group whose members may use the control socket. Empty: only the daemon's own user.",
-	    .work_out = settings_default_group, .sample = "gpupres",
-	    .initial_doc = "gpupres; with --user empty"),
+	    .option = "group", .metavar = "GROUP", .work_out = settings_default_group,
+	    .sample = "gpupres", .initial_doc = "gpupres; with --user empty"),
 	KEY("daemon", "admins", names, admins, "", RELOAD,
 	    "Who may see and control the jobs of others. Users, and groups written as @group, "
-	    "separated by blanks or commas."),
+	    "separated by blanks or commas; besides root.",
+	    .option = "admins", .metavar = "NAMES"),
+	KEY("daemon", "max_priority", count, max_priority, "0", RELOAD,
+	    "The highest priority of jobs of others than admins. With --user every priority is "
+	    "allowed.",
+	    .most = GP_REGISTRY_MAX_PRIORITY, .option = "max-priority", .metavar = "N"),
+	KEY("daemon", "spawn_socket", path, spawn_socket, NULL, RESTART,
+	    "Where gpupres-spawn listens. It starts jobs as their users; with --user it is not "
+	    "needed.",
+	    .option = "spawn-socket", .metavar = "PATH", .work_out = settings_default_spawn_socket,
+	    .sample = SETTINGS_SPAWN_SOCKET, .initial_doc = SETTINGS_SPAWN_SOCKET),
+
+	/* What one user may make the daemon hold: daemon/quota.h. Who meets one of these has a
+	 * mistake in a script; at all of them a user costs about 200 MiB and 6,000 files. */
+	KEY("limits", "max_connections", count, quota.counts[GP_QUOTA_CONNECTIONS], "4096", RELOAD,
+	    "Connections of one user, those of jobs included.", .least = 1),
+	KEY("limits", "max_requests", count, quota.counts[GP_QUOTA_REQUESTS], "4096", RELOAD,
+	    "Requests of one user that wait for something to happen.", .least = 1),
+	KEY("limits", "max_jobs", count, quota.counts[GP_QUOTA_JOBS], "2000", RELOAD,
+	    "Submitted jobs of one user that have not ended.", .least = 1),
+	KEY("limits", "max_command_bytes", size, quota.sizes[GP_QUOTA_COMMAND_BYTES], "64M", RELOAD,
+	    "Arguments and environments of these jobs.", .least = 1),
+	KEY("limits", "max_adopted", count, quota.counts[GP_QUOTA_ADOPTED], "1024", RELOAD,
+	    "Programs of one user that were not submitted. More of them run, but are not managed.",
+	    .least = 1),
+	KEY("limits", "max_messages", count, quota.counts[GP_QUOTA_MESSAGES], "16384", RELOAD,
+	    "Messages to one user's programs that these have not read.", .least = 1),
+	KEY("limits", "max_message_bytes", size, quota.sizes[GP_QUOTA_MESSAGE_BYTES], "64M", RELOAD,
+	    "Memory that these messages take.", .least = 1),
+	KEY("limits", "max_fds", count, quota.counts[GP_QUOTA_FDS], "1024", RELOAD,
+	    "Open files in these messages.", .least = 1),
 
 	KEY("memory", "arena", size, arena_bytes, NULL, RESTART,
 	    "Host memory that takes what is evicted, for each device.", .option = "arena",

@@ -169,6 +169,11 @@ struct gp_wire_device {
 	char name[GP_WIRE_NAME_BYTES];
 };
 
+struct gp_wire_list {
+	uint32_t all; /* 0: the sender's own jobs; else those of all users, for admins */
+	uint32_t reserved;
+};
+
 struct gp_wire_started {
 	uint32_t pid;
 	uint32_t reserved;
@@ -331,7 +336,7 @@ struct gp_wire_meminfo {
 	X(LOGS, logs, struct gp_wire_none)                                                         \
 	X(LOG, log, struct gp_wire_none)                                                           \
 	/* C -> D; answered by JOB (DEVICE) messages and END */                                    \
-	X(LIST, list, struct gp_wire_none)                                                         \
+	X(LIST, list, struct gp_wire_list)                                                         \
 	X(DEVICES, devices, struct gp_wire_none)                                                   \
 	/* C -> D; answered by JOB messages, the last that ended first, or, with the id of a job   \
 	 * in the header, by EVENT messages, the first first; and END */                           \

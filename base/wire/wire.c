@@ -279,6 +279,35 @@ int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_fds, size_t max
 	return 0;
 }
 
+static bool wire_is_roots(const char *folder, mode_t forbidden)
+{
+	struct stat st;
+
+	return lstat(folder, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == 0 &&
+	       !(st.st_mode & forbidden);
+}
+
+/* Root's own, or one that root has given away, like /run/gpupres: nobody else can make one there.
+ */
+static bool wire_was_made_by_root(const char *path)
+{
+	char folder[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
+	char *slash;
+
+	strcpy(folder, path); /* it fitted into a socket's address */
+	slash = strrchr(folder, '/');
+	if (!slash || slash == folder)
+		return false;
+	*slash = '\0';
+	if (wire_is_roots(folder, 0))
+		return true;
+	slash = strrchr(folder, '/');
+	if (!slash || slash == folder)
+		return false;
+	*slash = '\0';
+	return wire_is_roots(folder, S_IWGRP | S_IWOTH);
+}
+
 /*
  * Whoever answers will be sent the memory of this process, so it must be this user or root, or sit
  * in a folder that only root can have made.
@@ -286,22 +315,12 @@ int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_fds, size_t max
 static int wire_check_peer(int sock, const char *path, struct gp_err *err)
 {
 	struct ucred cred = { .uid = (uid_t)-1 };
-	char folder[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
 	socklen_t len = sizeof(cred);
-	struct stat st;
-	char *slash;
 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return gp_err_sys(err, -errno, "cannot tell who serves %s", path);
-	if (cred.uid == geteuid() || cred.uid == 0)
+	if (cred.uid == geteuid() || cred.uid == 0 || wire_was_made_by_root(path))
 		return 0;
-	strcpy(folder, path); /* it fitted into a socket's address */
-	slash = strrchr(folder, '/');
-	if (slash && slash != folder) {
-		*slash = '\0';
-		if (lstat(folder, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == 0)
-			return 0;
-	}
 	return gp_err_set(err, -EPERM, "%s is served by uid %u, which is neither you nor root",
 			  path, (unsigned int)cred.uid);
 }

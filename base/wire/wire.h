@@ -63,10 +63,19 @@ gp_must_check int gp_wire_dial(const char *path, const struct gp_wire_msg *hello
 gp_must_check int gp_wire_connect(const char *path, uint32_t role, uint64_t job, uint32_t device,
 				  const char *program, struct gp_err *err);
 
+/* Where the daemon of the system has its sockets. */
+#define GP_WIRE_SYSTEM_DIR "/run/gpupres"
+
 /*
- * The folder of the sockets and run-time files of this user's daemon: $GPUPRES_RUNTIME_DIR, else
- * $XDG_RUNTIME_DIR/gpupres, else /run/gpupres where its control.sock exists, else
- * /tmp/gpupres-<uid>. -ENAMETOOLONG; -EPERM if somebody else made the last one.
+ * The folder of the sockets and run-time files of this user's own daemon: $GPUPRES_RUNTIME_DIR,
+ * else $XDG_RUNTIME_DIR/gpupres, else /tmp/gpupres-<uid>. -ENAMETOOLONG.
+ */
+gp_must_check int gp_wire_user_runtime_dir(char *buf, size_t buf_bytes, struct gp_err *err);
+
+/*
+ * The folder of the daemon that this user's programs talk to: that of the user's own if
+ * $GPUPRES_RUNTIME_DIR names it or it has a control.sock, else that of the system if that has one.
+ * -ENAMETOOLONG.
  */
 gp_must_check int gp_wire_runtime_dir(char *buf, size_t buf_bytes, struct gp_err *err);
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,8 @@ static const struct option main_options[] = {
 	{ "socket", required_argument, NULL, 's' },
 	{ "log", required_argument, NULL, 'l' },
 	{ "status", required_argument, NULL, 't' },
+	{ "log-fd", required_argument, NULL, 'L' },
+	{ "status-fd", required_argument, NULL, 'T' },
 	{ "chdir", required_argument, NULL, 'c' },
 	{ "grace", required_argument, NULL, 'g' },
 	{ "help", no_argument, NULL, 'h' },
@@ -33,7 +36,9 @@ static const char main_usage[] =
 	"  --job ID         id of the job\n"
 	"  --socket PATH    control socket of the daemon\n"
 	"  --log FILE       what the job writes is appended here\n"
+	"  --log-fd N       the same, to an open file\n"
 	"  --status FILE    gets the exit code when the job has ended\n"
+	"  --status-fd N    the same, to an open file\n"
 	"  --chdir DIR      working folder of the job\n"
 	"  --grace SECONDS  how long the rest of the job may outlive its command (0)\n"
 	"  --help           show this text\n"
@@ -53,7 +58,7 @@ static int main_number(const char *text, uint64_t max, uint64_t *ret)
 
 static int main_set(struct gp_run_options *o, int letter, const char *value, struct gp_err *err)
 {
-	uint64_t seconds;
+	uint64_t seconds, fd;
 
 	switch (letter) {
 	case 'j':
@@ -65,6 +70,13 @@ static int main_set(struct gp_run_options *o, int letter, const char *value, str
 			return gp_err_set(err, -EINVAL, "--grace %s: give 0 to %d seconds", value,
 					  MAIN_MAX_GRACE_SEC);
 		o->grace_ns = seconds * GP_NS_PER_SEC;
+		return 0;
+	case 'L':
+	case 'T':
+		if (main_number(value, INT_MAX, &fd) < 0 || fd <= STDERR_FILENO)
+			return gp_err_set(err, -EINVAL, "--%s %s: give an open file's number",
+					  letter == 'L' ? "log-fd" : "status-fd", value);
+		*(letter == 'L' ? &o->log_fd : &o->status_fd) = (int)fd;
 		return 0;
 	case 's':
 		o->socket = value;
@@ -88,7 +100,7 @@ static int main_parse(int argc, char **argv, struct gp_run_options *ret, struct 
 {
 	int letter, r;
 
-	*ret = (struct gp_run_options){ 0 };
+	*ret = (struct gp_run_options){ .log_fd = -1, .status_fd = -1 };
 	opterr = 0;
 	/* "+": what follows the command is the command's. */
 	while ((letter = getopt_long(argc, argv, "+", main_options, NULL)) != -1) {
@@ -101,7 +113,8 @@ static int main_parse(int argc, char **argv, struct gp_run_options *ret, struct 
 			return r;
 	}
 	ret->argv = argv + optind;
-	if (!ret->job || !ret->socket || !ret->log || !ret->status || !ret->chdir || !ret->argv[0])
+	if (!ret->job || !ret->socket || (!ret->log && ret->log_fd < 0) ||
+	    (!ret->status && ret->status_fd < 0) || !ret->chdir || !ret->argv[0])
 		return gp_err_set(err, -EINVAL,
 				  "--job, --socket, --log, --status, --chdir and a command are "
 				  "needed: see gpupres-run --help");

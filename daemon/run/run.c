@@ -131,7 +131,8 @@ static int run_spawn(struct run *run)
 	int fds[2], code;
 	ssize_t n;
 
-	log = open(o->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	log = o->log_fd >= 0 ? fcntl(o->log_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
+			     : open(o->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (log < 0 || pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
 	reader = fds[0];
@@ -167,6 +168,17 @@ static void run_send_started(struct run *run)
 		       err.msg);
 }
 
+/* What reads it takes a line that is not complete for none. */
+static int run_write_status_fd(int fd, int exit_code, struct gp_err *err)
+{
+	char text[16];
+	int n = snprintf(text, sizeof(text), "%d\n", exit_code);
+
+	if (pwrite(fd, text, (size_t)n, 0) != n || fsync(fd) < 0)
+		return gp_err_sys(err, -errno, "cannot write the status file");
+	return 0;
+}
+
 /* Writes the exit code to a new file and puts that in place of the status file. */
 static int run_write_status(const struct gp_run_options *o, int exit_code, struct gp_err *err)
 {
@@ -174,6 +186,8 @@ static int run_write_status(const struct gp_run_options *o, int exit_code, struc
 	gp_auto_fd int fd = -1, dir_fd = -1;
 	int n;
 
+	if (o->status_fd >= 0)
+		return run_write_status_fd(o->status_fd, exit_code, err);
 	n = snprintf(tmp, sizeof(tmp), "%s.tmp", o->status);
 	if (n < 0 || (size_t)n >= sizeof(tmp))
 		return gp_err_set(err, -ENAMETOOLONG, "the path %s is too long", o->status);
@@ -389,6 +403,14 @@ static void run_on_link(struct run *run)
 	}
 }
 
+/* The job must not inherit what was handed to us. */
+static int run_keep_fd(int fd, const char *option, struct gp_err *err)
+{
+	if (fd >= 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+		return gp_err_sys(err, -errno, "%s %d is not open", option, fd);
+	return 0;
+}
+
 static int run_init_process(struct gp_err *err)
 {
 	gp_auto_fd int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -472,7 +494,11 @@ int gp_run(const struct gp_run_options *options, struct gp_err *err)
 	int r;
 
 	gp_link_init(&run.link, options->socket, options->job);
-	r = run_init_process(err);
+	r = run_keep_fd(options->log_fd, "--log-fd", err);
+	if (r == 0)
+		r = run_keep_fd(options->status_fd, "--status-fd", err);
+	if (r == 0)
+		r = run_init_process(err);
 	if (r == 0)
 		r = run_init_fds(&run, err);
 	if (r == 0) {

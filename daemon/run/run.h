@@ -9,8 +9,9 @@
 struct gp_run_options {
 	uint64_t job;
 	const char *socket, *log, *status, *chdir;
-	uint64_t grace_ns; /* for what is left of the tree when the command has ended */
-	char **argv;	   /* NULL-terminated */
+	int log_fd, status_fd; /* instead of log and status; -1 = not given */
+	uint64_t grace_ns;     /* for what is left of the tree when the command has ended */
+	char **argv;	       /* NULL-terminated */
 };
 
 /*

@@ -197,10 +197,26 @@ int gp_state_file_open(struct gp_state *state, uint64_t id, bool host)
 	return fd;
 }
 
+/*
+ * A device is for those that may write in its folder, as /dev/nvidia0 is for those that may open
+ * it; whoever makes a file there has a umask of his own.
+ */
+static int state_create(const struct gp_state *state, const char *name, int flags)
+{
+	int fd = openat(state->dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags,
+			state->file_mode);
+	struct stat st;
+
+	/* If it cannot be changed, it is of use to its owner still. */
+	if (fd >= 0 && state->file_mode != 0600 && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+	    (st.st_mode & 0777) != state->file_mode)
+		(void)fchmod(fd, state->file_mode);
+	return fd;
+}
+
 static int state_file_make(struct gp_state *state, const char *name, uint64_t bytes)
 {
-	gp_auto_fd int fd =
-		openat(state->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	gp_auto_fd int fd = state_create(state, name, O_EXCL);
 
 	if (fd < 0)
 		return -errno;
@@ -411,6 +427,11 @@ static int state_open_dir(struct gp_state *state, struct gp_err *err)
 	state->dir_fd = open(state->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (state->dir_fd < 0 || fstat(state->dir_fd, &st) < 0)
 		return gp_err_sys(err, -errno, "cannot open %s", state->path);
+	state->file_mode = 0600;
+	if (st.st_mode & S_IWGRP)
+		state->file_mode |= 0060;
+	if (st.st_mode & S_IWOTH)
+		state->file_mode |= 0006;
 	/* The default path can be guessed and made beforehand by anybody. */
 	if (!(dir && *dir) && st.st_uid != geteuid())
 		return gp_err_set(err, -EPERM,
@@ -426,9 +447,8 @@ static int state_open_files(struct gp_state *state, struct gp_err *err)
 
 	if (r < 0)
 		return r;
-	state->lock_fd =
-		openat(state->dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	fd = openat(state->dir_fd, "state", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	state->lock_fd = state_create(state, "lock", 0);
+	fd = state_create(state, "state", 0);
 	if (state->lock_fd < 0 || fd < 0)
 		return gp_err_sys(err, -errno, "cannot open the state in %s", state->path);
 	if (ftruncate(fd, sizeof(*state->shared)) < 0)

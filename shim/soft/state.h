@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define GP_STATE_MAX_PROCS    256
 #define GP_STATE_MAX_GROUPS   1024
@@ -85,6 +86,7 @@ struct gp_state {
 	char path[192];
 	int dir_fd;
 	int lock_fd;
+	mode_t file_mode; /* who may use the folder may use the device */
 	struct gp_state_shared *shared;
 	uint32_t proc; /* own slot */
 	pthread_mutex_t memory_mutex,

@@ -202,6 +202,13 @@ int gp_launch_mover(struct gp_device *device, pid_t *ret_pid, int *ret_pidfd, st
 	return launch(&f.movers[device->ordinal], ret_pid, ret_pidfd, err);
 }
 
+/* Of a daemon of all users, which this one is not. */
+int gp_launch_pack(struct gp_job *job, struct gp_spawn_request *request, int *ret_memfd,
+		   struct gp_err *err)
+{
+	return gp_err_set(err, -ENOSYS, "not fuzzed");
+}
+
 int gp_launch_reap(pid_t pid)
 {
 	FUZZ_CHECK(pid == getpid());

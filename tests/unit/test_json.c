@@ -200,7 +200,7 @@ static void write_jobs(FILE *out)
 	msgs[1].job.held = 0;
 	msgs[1].job.exit_code = 3;
 	strcpy(msgs[1].job.name, "n\xc3\xa9");
-	CHECK_EQ(gp_show_jobs(msgs, 2, false, out), 0);
+	CHECK_EQ(gp_show_jobs(msgs, 2, false, false, out), 0);
 }
 
 static void test_show_jobs_aligns_columns(void)

@@ -256,6 +256,7 @@ static void begin(void)
 	d.options.orphan_grace_ns = 10 * GP_NS_PER_SEC;
 	d.control.source.fd = d.shim.source.fd = d.signals.fd = -1;
 	gp_list_init(&d.peers);
+	gp_peer_init_strangers(&d);
 	gp_list_init(&d.dead_peers);
 	gp_list_init(&d.jobs);
 	gp_registry_init(&d.registry);

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One daemon, several users: who sees, controls and becomes what."""
+
+import os
+import signal
+
+import harness
+import system
+from harness import check, wait_until
+from system import ADMIN, ALICE, BOB, DAEMON_UID, OUTSIDER, System
+
+
+def refused(r, text):
+    check(r.returncode != 0, "it should be refused: " + r.stdout)
+    check(text in r.stderr and r.stderr.count("\n") == 1, "not one line with %r: %r" %
+          (text, r.stderr))
+
+
+def test_jobs_run_as_their_users():
+    with System() as s:
+        for uid in (ALICE, BOB):
+            s.as_user(uid)
+            ident = s.submit("sh", "-c", "id -u; id -g; id -G; pwd; umask; ulimit -n; "
+                             "echo loud >> /dev/stderr; ls -l /proc/self/fd | wc -l")
+            check(s.wait(ident) == 0, s.logs(ident))
+            lines = s.logs(ident).split("\n")
+            check(lines[:4] == [str(uid)] * 3 + ["/"], "it ran as " + repr(lines))
+            check(lines[6] == "loud", "no /dev/stderr: " + repr(lines))
+            # 0, 1, 2, the folder itself, and "total": nothing of the supervisor's.
+            check(lines[7] == "5", "inherited files: " + repr(lines))
+            program = s.program("vecadd")
+            check(s.wait(program) == 0, s.logs(program))
+
+
+def test_limits_and_umask_are_the_submitters():
+    with System() as s:
+        ident = int(s.command(
+            ["sh", "-c", "umask 027; ulimit -Sn 77; ulimit -Hn 99; ulimit -c 0; exec %s submit -- "
+             "sh -c 'umask; ulimit -Sn; ulimit -Hn; ulimit -c'" % harness.CTL]).stdout)
+        check(s.wait(ident) == 0, s.logs(ident))
+        check(s.logs(ident).split() == ["0027", "77", "99", "0"], s.logs(ident))
+
+
+def test_others_jobs_do_not_exist():
+    with System() as s:
+        alices = s.as_user(ALICE).submit("sh", "-c", "echo secret; exec sleep 1000")
+        s.wait_state(alices, "running")
+        bobs = s.as_user(BOB).submit("sleep", "1000")
+        s.wait_state(bobs, "running")
+        check([j["id"] for j in s.jobs()] == [bobs], "Bob sees " + repr(s.jobs()))
+        for request in ("show", "logs", "wait", "preempt", "resume", "cancel"):
+            refused(s.ctl(request, str(alices), check_code=False), "no job %d: " % alices)
+        refused(s.ctl("list", "--all", check_code=False), "only admins")
+        refused(s.ctl("submit", "--priority", "1", "--", "true", check_code=False), "for admins")
+        s.as_user(ALICE)
+        check(s.job(alices)["state"] == "running", "it was not left alone")
+        for path in ("jobs/%d.log" % alices, "jobs/%d.status" % alices, "gpupres.db"):
+            r = s.command(["cat", "%s/state/%s" % (s.dir, path)], uid=BOB)
+            check("denied" in r.stderr, "%s: %s" % (path, r.stdout))
+        for uid in (ADMIN, 0):
+            s.as_user(uid)
+            jobs = {j["id"]: j["uid"] for j in s.json("list", "--all")["jobs"]}
+            check(jobs == {alices: ALICE, bobs: BOB}, "an admin sees " + repr(jobs))
+            check(s.jobs() == [], "an admin's own: " + repr(s.jobs()))
+        check("secret" in s.logs(alices), "an admin reads logs")
+        s.as_user(ADMIN).ctl("cancel", str(alices))
+        s.wait_state(alices, "cancelled")
+        check(s.wait(s.submit("true", options=("--priority", "5"))) == 0, "priority 5")
+
+
+def test_who_is_not_in_the_group_cannot_submit():
+    with System() as s:
+        s.as_user(OUTSIDER)
+        r = s.ctl("list", groups=(), check_code=False)
+        refused(r, "Permission denied")
+
+
+def test_preempt_of_programs_of_two_users():
+    with System() as s:
+        idents = {}
+        for uid in (ALICE, BOB):
+            s.as_user(uid)
+            idents[uid] = s.program("fill", "--mb", "64", "--rounds", "150")
+            s.wait_memory(idents[uid])
+        for uid, ident in idents.items():
+            s.as_user(uid).ctl("preempt", str(ident))
+        for uid, ident in idents.items():
+            s.as_user(uid).ctl("resume", str(ident))
+            check(s.wait(ident) == 0, s.logs(ident))
+
+
+def shim_env(s):
+    lib = harness.BUILD + "/lib/gpupres/"
+    return dict(s.env, GPUPRES_SOCKET=s.dir + "/run/shim.sock",
+                GPUPRES_DRIVER=lib + "soft/libcuda.so.1",
+                LD_LIBRARY_PATH="%sshim:%ssoft-runtime" % (lib, lib))
+
+
+def test_adopted_programs_are_their_users():
+    """Who may not submit may still run programs with the shim, and they are preemptible."""
+    with System() as s:
+        s.uid = OUTSIDER
+        env = shim_env(s)
+        env.pop("GPUPRES_JOB", None)
+        p = harness.subprocess.Popen(
+            [harness.PROGRAMS + "/fill", "--mb", "64", "--rounds", "1000000"], env=env, cwd="/", user=OUTSIDER,
+            group=OUTSIDER, extra_groups=[], stdout=harness.subprocess.DEVNULL)
+        try:
+            s.as_user(ADMIN)
+            job = wait_until(lambda: (s.json("list", "--all")["jobs"] or [None])[0], "its job")
+            check(job["uid"] == OUTSIDER and job["pid"] == p.pid, repr(job))
+            s.as_user(BOB)
+            refused(s.ctl("cancel", str(job["id"]), check_code=False), "no job")
+            s.as_user(ADMIN).ctl("cancel", str(job["id"]))
+            check(p.wait(60) in (-signal.SIGTERM, -signal.SIGKILL), "it ended by itself")
+            s.wait_state(job["id"], "cancelled")
+        finally:
+            if p.poll() is None:
+                p.kill()
+                p.wait()
+
+
+def test_supervisor_outlives_daemon_and_spawn():
+    with System() as s:
+        ident = s.submit("sh", "-c", "echo begin; sleep 3; echo end; exit 7")
+        s.wait_state(ident, "running")
+        s.stop(signal.SIGKILL)
+        s.stop_spawn()
+        s.start_spawn()
+        s.start_daemon()
+        s.ready()
+        check(s.wait(ident) == 7, "exit code")
+        check(s.logs(ident) == "begin\nend\n", s.logs(ident))
+
+
+def test_job_that_ended_without_daemon():
+    with System() as s:
+        ident = s.submit("sh", "-c", "sleep 1; exit 9")
+        s.wait_state(ident, "running")
+        s.stop(signal.SIGKILL)
+        wait_until(lambda: os.stat("%s/state/jobs/%d.status" % (s.dir, ident)).st_size, "status")
+        s.start_daemon()
+        s.ready()
+        check(s.wait(ident) == 9, "exit code")
+
+
+def test_queued_jobs_keep_their_user_and_limits_over_a_restart():
+    with System() as s:
+        s.stop_spawn()
+        ident = int(s.command(
+            ["sh", "-c", "umask 007; exec %s submit -- sh -c 'id -u; umask'" % harness.CTL]).stdout)
+        job = wait_until(lambda: "gpupres-spawn" in s.job(ident)["cause"] and s.job(ident),
+                         "a cause")
+        check(job["state"] == "queued", repr(job))
+        s.stop(signal.SIGKILL)
+        s.start_spawn()
+        s.start_daemon()
+        s.ready()
+        check(s.wait(ident) == 0, s.logs(ident))
+        check(s.logs(ident).split() == [str(ALICE), "0007"], s.logs(ident))
+
+
+def test_root_and_system_users_are_refused_unless_allowed():
+    with System(spawn_args=("--min-uid", "20000")) as s:
+        for uid in (0, ALICE):
+            s.as_user(uid)
+            ident = s.submit("true")
+            s.wait_state(ident, "failed")
+            check("refused" in s.job(ident)["cause"], s.job(ident)["cause"])
+    with System(spawn_args=("--allow-root",)) as s:
+        ident = s.as_user(0).submit("id", "-u")
+        check(s.wait(ident) == 0 and s.logs(ident) == "0\n", s.logs(ident))
+
+
+def test_supervisor_killed_and_its_job_with_it():
+    with System() as s:
+        if "no_cgroups" in s.log():
+            return
+        ident = s.submit("sh", "-c", "sleep 1000 & sleep 1000")
+        s.wait_state(ident, "running")
+        pid = s.job(ident)["pid"]
+        with open("/proc/%d/stat" % pid) as f:
+            supervisor = int(f.read().rsplit(")", 1)[1].split()[1])
+        with open("/proc/%d/cgroup" % pid) as f:
+            check("/job-%d\n" % ident in f.read(), "not in a cgroup of its own")
+        os.kill(supervisor, signal.SIGKILL)
+        s.wait_state(ident, "failed")
+        wait_until(lambda: not os.path.exists("/proc/%d" % pid), "the end of its processes")
+
+
+def test_cgroups_of_ended_jobs_are_removed():
+    with System() as s:
+        if "no_cgroups" in s.log():
+            return
+        with open("/proc/self/mountinfo") as f:
+            mount = [line.split()[4] for line in f if " - cgroup2 " in line][0]
+        with open("/proc/%d/cgroup" % s.spawn.pid) as f:
+            own = [line.strip()[3:] for line in f if line.startswith("0::")][0]
+        ident = s.submit("true")
+        check(s.wait(ident) == 0, "true")
+        path = "%s%s/job-%d" % (mount, own, ident)
+        wait_until(lambda: not os.path.exists(path), "the removal of " + path)
+
+
+def test_daemon_does_not_run_as_root():
+    r = harness.subprocess.run([harness.DAEMON, "--device", "soft"], capture_output=True, text=True,
+                               check=False)
+    refused(r, "does not run as root")
+    check(DAEMON_UID != 0, "")
+
+
+if __name__ == "__main__":
+    system.skip_unless_root()
+    harness.main()
