@@ -31,6 +31,11 @@ set(CPACK_DEBIAN_PACKAGE_DEPENDS "systemd, procps")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(gp_debian ${CMAKE_SOURCE_DIR}/cmake/debian)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${gp_debian}/postinst ${gp_debian}/prerm ${gp_debian}/postrm)
+# What an administrator changes below /etc is asked about, not overwritten.
+install(FILES ${CMAKE_BINARY_DIR}/share/doc/gpupres/examples/gpupresd.conf
+  DESTINATION /etc/gpupres)
+file(WRITE ${CMAKE_BINARY_DIR}/conffiles /etc/gpupres/gpupresd.conf\n)
+list(APPEND CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/conffiles)
 # Man pages are compressed after they were installed, before they are packed.
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/GpCompress.cmake)
 
