@@ -110,10 +110,8 @@ static int daemon_listen(struct gp_daemon *daemon, struct gp_listener *l, const 
 /* Whoever keeps something that follows from a reloadable setting is told here. */
 static void daemon_reload(struct gp_daemon *daemon)
 {
-	gp_notify_reloading(&daemon->notify);
 	gp_settings_reload(daemon->settings, &daemon->options);
 	gp_log_set_level(daemon->options.log_level);
-	gp_notify_ready(&daemon->notify);
 }
 
 static void daemon_signal(struct gp_source *source, uint32_t events)
@@ -125,7 +123,9 @@ static void daemon_signal(struct gp_source *source, uint32_t events)
 		return;
 	/* Also when a terminal hangs up: jobs depend on us, and stopping has signals of its own. */
 	if (info.ssi_signo == SIGHUP) {
+		gp_notify_reloading(&daemon->notify);
 		daemon_reload(daemon);
+		gp_notify_ready(&daemon->notify);
 	} else {
 		gp_log(GP_LOG_INFO, "stopping", "signal=%u", info.ssi_signo);
 		daemon->loop.stop = true;
