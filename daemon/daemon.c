@@ -181,7 +181,9 @@ static void daemon_signal(struct gp_source *source, uint32_t events)
 		return;
 	/* Also when a terminal hangs up: jobs depend on us, and stopping has signals of its own. */
 	if (info.ssi_signo == SIGHUP) {
+		gp_notify_reloading(&daemon->notify);
 		daemon_reload(daemon);
+		gp_notify_ready(&daemon->notify);
 	} else {
 		gp_log(GP_LOG_INFO, "stopping", "signal=%u", info.ssi_signo);
 		daemon->loop.stop = true;
