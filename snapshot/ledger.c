@@ -381,9 +381,8 @@ void gp_ledger_commit(struct gp_ledger *l, struct gp_saved *r)
 
 void gp_ledger_retire(struct gp_ledger *l, struct gp_saved *r)
 {
-	__atomic_store_n(&l->entries[r->entry].sequence, 0, __ATOMIC_RELEASE);
-	/* Release orders what comes before it only: nothing of the reuse may be seen earlier. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	/* An exchange, unlike a store, is ordered with what follows: the reuse of what it held. */
+	__atomic_exchange_n(&l->entries[r->entry].sequence, 0, __ATOMIC_SEQ_CST);
 	r->sequence = 0;
 }
 
