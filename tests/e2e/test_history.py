@@ -16,8 +16,9 @@ def database(d):
     return sqlite3.connect(d.dir + "/state/gpupres.db")
 
 
-def add_history(d, n, ended_ns=10 ** 18):
-    """Rows of jobs that ended, as the daemon writes them; it must not be running."""
+def add_history(d, n):
+    """Rows of jobs that ended just now, as the daemon writes them; it must not be running."""
+    ended_ns = time.time_ns() - n
     with database(d) as db:
         db.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)"
                    "INSERT INTO jobs (id, state, priority, uid, n_args, n_env, exit_code,"
@@ -226,6 +227,7 @@ def test_commands_that_memory_does_not_hold():
         print("     %d commands of 0.8 MiB queued: RSS %.1f MiB" % (n, rss / mib))
         check(all(d.job(i)["state"] == "queued" for i in ids), "they do not wait")
         d.ctl("cancel", str(ids[-1]))
+        d.json("history")  # answered when what happened before is written
         d.stop(signal.SIGKILL)
         with Daemon(fresh_from=d) as again:
             again.ctl("cancel", str(holder))
