@@ -55,10 +55,10 @@ struct gp_control {
 	pthread_t thread;
 	int sock;
 	bool up;						   /* welcomed */
+	bool unmanaged;						   /* for good */
 	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)]; /* of the daemon's socket */
 	uint64_t lost_ns; /* when the last daemon was lost */
 	uint64_t step_ns; /* not up: when to dial again, or to give up what was dialled */
-	bool unmanaged;	  /* for good */
 	struct gp_link to_mover;
 	uint64_t job, epoch;
 	uint32_t proc;
