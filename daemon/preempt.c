@@ -55,14 +55,27 @@ static void preempt_error(struct gp_job *job, int code, const char *fmt, ...)
 	       gp_job_state_name(job->state), job->op_error);
 }
 
+static bool preempt_any_away(const struct gp_job *job)
+{
+	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
+		if (proc->away)
+			return true;
+	}
+	return false;
+}
+
 static void preempt_send(struct gp_proc *proc, uint32_t type, enum gp_proc_step step)
 {
+	const struct gp_job *job = proc->job;
 	struct gp_wire_msg m;
 
 	gp_wire_init(&m, type);
-	m.header.job = proc->job->id;
-	m.header.epoch = proc->job->epoch;
+	m.header.job = job->id;
+	m.header.epoch = job->epoch;
 	m.header.proc = proc->id;
+	if (type == GP_WIRE_LOCK)
+		m.lock.moves = preempt_any_away(job) ||
+			       (job->op == GP_OP_PREEMPT && job->op_target == GP_JOB_SWAPPED);
 	proc->step = step;
 	gp_peer_send(proc->peer, &m, NULL, 0);
 }
@@ -127,15 +140,6 @@ static bool preempt_any_in(const struct gp_job *job, enum gp_proc_step step)
 {
 	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
 		if (proc->step == step)
-			return true;
-	}
-	return false;
-}
-
-static bool preempt_any_away(const struct gp_job *job)
-{
-	gp_list_for_each(proc, &job->procs, struct gp_proc, node) {
-		if (proc->away)
 			return true;
 	}
 	return false;

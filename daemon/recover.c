@@ -344,6 +344,9 @@ static void recover_ask(struct gp_proc *proc)
 {
 	struct gp_wire_msg m;
 
+	/* A second answer would come when its job has gone on already. */
+	if (proc->asked)
+		return;
 	gp_wire_init(&m, GP_WIRE_STATE);
 	m.header.job = proc->job->id;
 	m.header.epoch = proc->job->epoch;

@@ -224,6 +224,11 @@ struct gp_wire_bytes {
 	uint64_t bytes;
 };
 
+struct gp_wire_lock {
+	uint32_t moves; /* memory of the job is or will be away: it must not thaw itself */
+	uint32_t reserved;
+};
+
 struct gp_wire_locked {
 	uint64_t generation; /* of the channel table; D has it already or receives it first */
 	uint64_t movable_bytes;
@@ -365,8 +370,9 @@ struct gp_wire_meminfo {
 	X(MEMORY, memory, struct gp_wire_memory)                                                   \
 	/* S -> D: an allocation found too little memory; OK = try again, ERROR = give up */       \
 	X(NEED, need, struct gp_wire_bytes)                                                        \
-	/* D -> S: hold all calls that change what exists; LOCKED or ERROR */                      \
-	X(LOCK, lock, struct gp_wire_none)                                                         \
+	/* D -> S: hold all calls that change what exists; LOCKED or ERROR. Again to one that is   \
+	 * locked: LOCKED */                                                                       \
+	X(LOCK, lock, struct gp_wire_lock)                                                         \
 	X(LOCKED, locked, struct gp_wire_locked)                                                   \
 	/* D -> S after FROZEN: was a kernel interrupted? */                                       \
 	X(PROBE, probe, struct gp_wire_none)                                                       \

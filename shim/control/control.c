@@ -319,7 +319,7 @@ static void control_lost(struct gp_control *c)
 	c->up = false;
 	c->lost_ns = now_ns;
 	c->step_ns = now_ns + CONTROL_DIAL_NS;
-	if (c->locked && control_is_whole())
+	if (c->locked && !c->moving && control_is_whole())
 		c->thaw_ns = now_ns + CONTROL_THAW_GRACE_NS;
 	gp_log(c->locked ? GP_LOG_WARN : GP_LOG_INFO, "daemon-lost", "effect=\"%s\"",
 	       !c->locked   ? "this program runs unmanaged until one is back"

@@ -9,9 +9,10 @@
  *   open -> locked [LOCK]; locked -> open [UNLOCK, or its own thaw after the daemon is lost]
  *
  * The connection: up -> lost [it ended] -> dialled [HELLO and RESYNC sent] -> up [WELCOME] or lost.
- * While it is lost, open runs on; locked with its memory thaws itself after a grace; locked without
- * memory, or with memory whose bytes may not be back, waits without limit: only a daemon can bring
- * them back. A daemon that refuses a process that is open is not asked again.
+ * While it is lost, open runs on; locked with its memory thaws itself after a grace, unless memory
+ * of others in its job may be away; locked without memory, or with memory whose bytes may not be
+ * back, waits without limit: only a daemon can bring them back. A daemon that refuses a process
+ * that is open is not asked again.
  */
 #include "base/err.h"
 #include "base/list.h"
@@ -54,16 +55,17 @@ struct gp_control {
 	pthread_t thread;
 	int sock;
 	bool up;						   /* welcomed */
+	bool unmanaged;						   /* for good */
 	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)]; /* of the daemon's socket */
 	uint64_t lost_ns; /* when the last daemon was lost */
 	uint64_t step_ns; /* not up: when to dial again, or to give up what was dialled */
-	bool unmanaged;	  /* for good */
 	struct gp_link to_mover;
 	uint64_t job, epoch;
 	uint32_t proc;
 	uint32_t attach_cookie;
 	uint8_t uuid[GP_WIRE_UUID_BYTES]; /* of the device, told with ATTACH */
 	bool locked;
+	bool moving; /* locked, and memory of its job may be away */
 	bool export_pending;
 	bool memory_pending, channels_pending;
 	uint64_t memory_reported_ns;

@@ -7,6 +7,7 @@
 #include "shim/shim.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 
 #define SERVE_LOCK_MS 500
@@ -32,6 +33,7 @@ static bool serve_lock(struct gp_control *c, const struct gp_wire_msg *m)
 			return serve_error(c, m, &err);
 		c->locked = true;
 	}
+	c->moving |= m->lock.moves != 0;
 	if (!gp_control_send_channels(c))
 		return false;
 	gp_freeze_sample(&gp_shim.freeze, gp_shim.interpose.watch);
@@ -75,12 +77,19 @@ static bool serve_export(struct gp_control *c, const struct gp_wire_msg *m)
 	return gp_control_send(c, &reply);
 }
 
+/*
+ * Not for a daemon that is gone: the copies may have gone with it and the mover, and what is here
+ * would be the last.
+ */
 static bool serve_release(struct gp_control *c, const struct gp_wire_msg *m)
 {
+	struct pollfd daemon = { .fd = c->sock };
 	struct gp_wire_msg reply;
 	struct gp_err err;
 	int failed = 0;
 
+	if (poll(&daemon, 1, 0) != 0)
+		return false;
 	gp_interpose_hold(true);
 	gp_wire_init_reply(&reply, GP_WIRE_RELEASED, m);
 	for (uint32_t i = 0; i < m->release.n; i++) {
@@ -156,7 +165,7 @@ static bool serve_unlock(struct gp_control *c, const struct gp_wire_msg *m)
 	}
 	if (c->locked) {
 		gp_interpose_hold(false);
-		c->locked = false;
+		c->locked = c->moving = false;
 		c->export_pending = true;
 		gp_gate_open(&gp_shim.gate);
 	}

@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon of the model: the phases of daemon/preempt.c, step by step and under the same names,
- * and what is asked of whoever calls gp_resync_decide().
+ * The daemon of the model: the phases of daemon/preempt.c, step by step and under the same names.
  */
+#include "tests/model/daemon.h"
 #include "base/wire/messages.h"
 #include "daemon/proc.h"
-#include "daemon/resync.h"
 #include "daemon/transition.h"
-#include "tests/model/system.h"
 
 #include <string.h>
 
 #define MAX_THAW_TRIES 1
 
 static void advance(struct m_sys *sys);
-static void cancel(struct m_sys *sys);
 static void begin_unlock(struct m_sys *sys);
 
-static bool is_final(const struct m_daemon *d)
+bool m_is_final(const struct m_daemon *d)
 {
 	return d->state >= GP_JOB_DONE;
 }
@@ -29,14 +26,15 @@ static uint32_t by_op(const struct m_daemon *d)
 				       : GP_BY_CANCEL;
 }
 
-static void set_state(struct m_sys *sys, enum gp_job_state state, uint32_t by)
+void m_set_state(struct m_sys *sys, enum gp_job_state state, uint32_t by)
 {
 	if (!gp_transition_is_legal(sys->s.d.state, state, by))
 		m_fail(sys, "a change of state that the table does not list");
 	sys->s.d.state = (uint8_t)state;
 }
 
-static void tell(struct m_sys *sys, uint32_t i, uint32_t type, uint32_t arg, enum gp_proc_step step)
+static void order(struct m_sys *sys, uint32_t i, uint32_t type, uint32_t arg,
+		  enum gp_proc_step step)
 {
 	struct m_view *v = &sys->s.d.views[i];
 
@@ -46,7 +44,7 @@ static void tell(struct m_sys *sys, uint32_t i, uint32_t type, uint32_t arg, enu
 		m_push(sys, &sys->s.to_shim[i], type, i, arg, 0);
 }
 
-static void tell_mover(struct m_sys *sys, uint32_t type, uint32_t i, uint32_t arg)
+void m_tell_mover(struct m_sys *sys, uint32_t type, uint32_t i, uint32_t arg)
 {
 	if (sys->s.d.mover_ready && sys->s.m.alive && sys->s.m.conn == M_UP)
 		m_push(sys, &sys->s.to_mover, type, i, arg, 0);
@@ -70,7 +68,7 @@ static bool any_away(const struct m_sys *sys)
 	return false;
 }
 
-static bool any_present(const struct m_sys *sys)
+bool m_any_present(const struct m_sys *sys)
 {
 	for (int i = 0; i < sys->config->n_procs; i++) {
 		if (sys->s.d.views[i].present)
@@ -90,7 +88,7 @@ static bool tables_known(const struct m_sys *sys)
 	return true;
 }
 
-static void begin_op(struct m_sys *sys, enum gp_op op)
+void m_begin_op(struct m_sys *sys, enum gp_op op)
 {
 	struct m_daemon *d = &sys->s.d;
 
@@ -112,10 +110,10 @@ static void complete(struct m_sys *sys)
 		d->views[i].sent = d->views[i].acked = d->views[i].save_done = 0;
 	if (failed && preempt)
 		d->held = 0;
-	if (failed && d->state == GP_JOB_FROZEN)
-		return; /* tried again later */
+	if (d->resync || (failed && d->state == GP_JOB_FROZEN))
+		return; /* goes on from there, or is tried again later */
 	if (d->cancelling)
-		cancel(sys);
+		m_cancel(sys);
 }
 
 static bool switch_all(struct m_sys *sys, uint32_t type)
@@ -133,7 +131,7 @@ static bool switch_all(struct m_sys *sys, uint32_t type)
 			v->frozen = 1;
 	}
 	if (mask)
-		tell_mover(sys, type, M_PROCS, mask);
+		m_tell_mover(sys, type, M_PROCS, mask);
 	return mask;
 }
 
@@ -154,7 +152,7 @@ static void begin_unlock(struct m_sys *sys)
 		struct m_view *v = &sys->s.d.views[i];
 
 		if (v->present && (v->locked || v->step == GP_STEP_LOCKING))
-			tell(sys, i, GP_WIRE_UNLOCK, 0, GP_STEP_UNLOCKING);
+			order(sys, i, GP_WIRE_UNLOCK, 0, GP_STEP_UNLOCKING);
 		else
 			v->step = GP_STEP_IDLE;
 	}
@@ -163,7 +161,7 @@ static void begin_unlock(struct m_sys *sys)
 
 static void begin_thaw(struct m_sys *sys)
 {
-	set_state(sys, GP_JOB_THAWING, by_op(&sys->s.d));
+	m_set_state(sys, GP_JOB_THAWING, by_op(&sys->s.d));
 	sys->s.d.phase = GP_PHASE_TABLES;
 	advance(sys);
 }
@@ -203,7 +201,7 @@ static void begin_freeze(struct m_sys *sys)
 
 static void begin_save(struct m_sys *sys)
 {
-	set_state(sys, GP_JOB_EVICTING, by_op(&sys->s.d));
+	m_set_state(sys, GP_JOB_EVICTING, by_op(&sys->s.d));
 	sys->s.d.phase = GP_PHASE_SAVE;
 	for (uint32_t i = 0; i < sys->config->n_procs; i++) {
 		struct m_view *v = &sys->s.d.views[i];
@@ -211,19 +209,19 @@ static void begin_save(struct m_sys *sys)
 		if (!v->present || !v->frozen || !v->known)
 			continue;
 		v->save_done = v->sent = v->acked = 0;
-		tell_mover(sys, GP_WIRE_SAVE, i, 0);
-		tell(sys, i, GP_WIRE_EXPORT, 0, GP_STEP_SAVING);
+		m_tell_mover(sys, GP_WIRE_SAVE, i, 0);
+		order(sys, i, GP_WIRE_EXPORT, 0, GP_STEP_SAVING);
 	}
 	advance(sys);
 }
 
 static void begin_load(struct m_sys *sys)
 {
-	set_state(sys, GP_JOB_RESTORING, by_op(&sys->s.d));
+	m_set_state(sys, GP_JOB_RESTORING, by_op(&sys->s.d));
 	sys->s.d.phase = GP_PHASE_LOAD;
 	for (uint32_t i = 0; i < sys->config->n_procs; i++) {
 		if (sys->s.d.views[i].present && sys->s.d.views[i].away)
-			tell(sys, i, GP_WIRE_RECREATE, 0, GP_STEP_RECREATING);
+			order(sys, i, GP_WIRE_RECREATE, 0, GP_STEP_RECREATING);
 	}
 	advance(sys);
 }
@@ -239,7 +237,7 @@ static void end_save(struct m_sys *sys)
 		begin_load(sys);
 		return;
 	}
-	set_state(sys, GP_JOB_SWAPPED, by_op(&sys->s.d));
+	m_set_state(sys, GP_JOB_SWAPPED, by_op(&sys->s.d));
 	complete(sys);
 }
 
@@ -248,7 +246,7 @@ static void end_probe(struct m_sys *sys)
 	struct m_daemon *d = &sys->s.d;
 
 	if (d->state != GP_JOB_FROZEN)
-		set_state(sys, GP_JOB_FROZEN, by_op(d));
+		m_set_state(sys, GP_JOB_FROZEN, by_op(d));
 	if (d->failed)
 		begin_thaw(sys);
 	else if (d->target == GP_JOB_FROZEN)
@@ -260,7 +258,7 @@ static void end_probe(struct m_sys *sys)
 static void end_load(struct m_sys *sys)
 {
 	if (any_away(sys)) {
-		set_state(sys, GP_JOB_SWAPPED, by_op(&sys->s.d));
+		m_set_state(sys, GP_JOB_SWAPPED, by_op(&sys->s.d));
 		complete(sys);
 		return;
 	}
@@ -273,7 +271,7 @@ static void end_unlock(struct m_sys *sys)
 		begin_kill(sys);
 		return;
 	}
-	set_state(sys, GP_JOB_RUNNING, by_op(&sys->s.d));
+	m_set_state(sys, GP_JOB_RUNNING, by_op(&sys->s.d));
 	complete(sys);
 }
 
@@ -348,7 +346,7 @@ static void scratch(struct m_sys *sys)
 		const struct m_view *v = &sys->s.d.views[i];
 
 		if (v->present && v->away && v->step != GP_STEP_SCRATCHING)
-			tell(sys, i, GP_WIRE_SCRATCH, 0, GP_STEP_SCRATCHING);
+			order(sys, i, GP_WIRE_SCRATCH, 0, GP_STEP_SCRATCHING);
 	}
 }
 
@@ -363,12 +361,12 @@ static bool can_kill(const struct m_sys *sys)
 	return d->phase == GP_PHASE_LOCK || d->phase == GP_PHASE_UNLOCK;
 }
 
-static void cancel(struct m_sys *sys)
+void m_cancel(struct m_sys *sys)
 {
 	struct m_daemon *d = &sys->s.d;
 
 	d->cancelling = 1;
-	if (is_final(d) || d->resync)
+	if (m_is_final(d) || d->resync)
 		return;
 	if (can_kill(sys)) {
 		begin_kill(sys);
@@ -376,18 +374,18 @@ static void cancel(struct m_sys *sys)
 	}
 	if (d->op != GP_OP_NONE || !d->mover_ready)
 		return;
-	begin_op(sys, GP_OP_CANCEL);
+	m_begin_op(sys, GP_OP_CANCEL);
 	d->on_scratch = (uint8_t)((d->on_scratch && m_rule(sys, M_RULE_SCRATCH)) || any_away(sys));
 	if (!any_away(sys)) {
 		begin_thaw(sys);
 		return;
 	}
-	set_state(sys, GP_JOB_RESTORING, GP_BY_CANCEL);
+	m_set_state(sys, GP_JOB_RESTORING, GP_BY_CANCEL);
 	scratch(sys);
 }
 
 /* @known_locked: who is locked is not told again. */
-static void begin_lock(struct m_sys *sys, bool known_locked)
+void m_begin_lock(struct m_sys *sys, bool known_locked)
 {
 	bool moves = sys->s.d.target == GP_JOB_SWAPPED;
 
@@ -398,19 +396,19 @@ static void begin_lock(struct m_sys *sys, bool known_locked)
 		if (v->present && v->locked && known_locked)
 			v->step = GP_STEP_LOCKED;
 		else if (v->present)
-			tell(sys, i, GP_WIRE_LOCK, moves, GP_STEP_LOCKING);
+			order(sys, i, GP_WIRE_LOCK, moves, GP_STEP_LOCKING);
 	}
 	advance(sys);
 }
 
-static bool resume(struct m_sys *sys)
+bool m_resume(struct m_sys *sys)
 {
 	struct m_daemon *d = &sys->s.d;
 
 	if (d->op || d->cancelling || d->resync || !d->mover_ready ||
 	    (d->state != GP_JOB_FROZEN && d->state != GP_JOB_SWAPPED))
 		return false;
-	begin_op(sys, GP_OP_RESUME);
+	m_begin_op(sys, GP_OP_RESUME);
 	if (d->state == GP_JOB_SWAPPED)
 		begin_load(sys);
 	else
@@ -502,12 +500,12 @@ static void hear_answer(struct m_sys *sys, const struct m_msg *m)
 		break;
 	case GP_WIRE_RECREATED:
 		v->step = GP_STEP_LOADING;
-		tell_mover(sys, GP_WIRE_LOAD, m->proc, m->arg);
+		m_tell_mover(sys, GP_WIRE_LOAD, m->proc, m->arg);
 		break;
 	case GP_WIRE_CONFIRMED:
 	case GP_WIRE_SCRATCHED:
 		backed(v);
-		tell_mover(sys, GP_WIRE_DROP, m->proc, 0);
+		m_tell_mover(sys, GP_WIRE_DROP, m->proc, 0);
 		break;
 	case GP_WIRE_UNLOCKED:
 		v->step = GP_STEP_IDLE;
@@ -531,7 +529,7 @@ static void link_proc(struct m_sys *sys, uint32_t i)
 		v->known = 1;
 		return;
 	}
-	tell_mover(sys, GP_WIRE_LINK, i, 0);
+	m_tell_mover(sys, GP_WIRE_LINK, i, 0);
 	if (p->alive && p->conn == M_UP)
 		m_push(sys, &sys->s.to_shim[i], GP_WIRE_LINK, i, sys->s.m.alive, 0);
 }
@@ -546,12 +544,15 @@ static bool hear_shim(struct m_sys *sys, uint32_t i)
 	m = m_pop(&sys->s.from_shim[i]);
 	switch (m.type) {
 	case GP_WIRE_RESYNC:
-		d->views[i] = (struct m_view){ .present = 1 };
-		d->resync = 1;
-		link_proc(sys, i);
+		if (!d->views[i].asked) {
+			d->views[i] = (struct m_view){ .present = 1 };
+			d->resync = 1;
+			link_proc(sys, i);
+		}
+		d->views[i].asked = 0;
 		break;
 	case GP_WIRE_CHANNELS:
-		tell_mover(sys, GP_WIRE_CHANNELS, i, 0);
+		m_tell_mover(sys, GP_WIRE_CHANNELS, i, 0);
 		d->views[i].known = d->mover_ready;
 		advance(sys);
 		break;
@@ -573,15 +574,15 @@ static void hear_proc(struct m_sys *sys, const struct m_msg *m)
 	case GP_WIRE_SAVED:
 		v->sent++;
 		v->away = 1;
-		tell(sys, m->proc, GP_WIRE_RELEASE, m->arg, GP_STEP_SAVING);
+		order(sys, m->proc, GP_WIRE_RELEASE, m->arg, GP_STEP_SAVING);
 		break;
 	case GP_WIRE_SAVE_DONE:
 		v->save_done = 1;
 		break;
 	case GP_WIRE_LOAD_DONE:
-		tell(sys, m->proc, GP_WIRE_CONFIRM, 0, GP_STEP_CONFIRMING);
+		order(sys, m->proc, GP_WIRE_CONFIRM, 0, GP_STEP_CONFIRMING);
 		if (!m_rule(sys, M_RULE_CONFIRM))
-			tell_mover(sys, GP_WIRE_DROP, m->proc, 0);
+			m_tell_mover(sys, GP_WIRE_DROP, m->proc, 0);
 		break;
 	case GP_WIRE_ERROR:
 		if (v->step != GP_STEP_SAVING && v->step != GP_STEP_LOADING)
@@ -609,7 +610,7 @@ static void thaw_failed(struct m_sys *sys)
 		return;
 	}
 	sys->s.d.failed = 1;
-	set_state(sys, GP_JOB_FROZEN, by_op(&sys->s.d));
+	m_set_state(sys, GP_JOB_FROZEN, by_op(&sys->s.d));
 	complete(sys);
 }
 
@@ -621,7 +622,7 @@ static void hear_switch(struct m_sys *sys, const struct m_msg *m)
 		d->phase = GP_PHASE_PROBE;
 		for (uint32_t i = 0; i < sys->config->n_procs; i++) {
 			if (d->views[i].present && d->views[i].frozen)
-				tell(sys, i, GP_WIRE_PROBE, 0, GP_STEP_PROBING);
+				order(sys, i, GP_WIRE_PROBE, 0, GP_STEP_PROBING);
 		}
 		advance(sys);
 	} else if (m->type == GP_WIRE_THAWED && d->phase == GP_PHASE_THAW) {
@@ -643,17 +644,17 @@ static void mover_ready(struct m_sys *sys, uint32_t fate)
 	d->mover_fate = (uint8_t)fate;
 	for (uint32_t i = 0; i < sys->config->n_procs; i++) {
 		link_proc(sys, i);
+		/* Its answer to an earlier one is still on its way. */
+		if (d->resync && d->views[i].present && !d->views[i].asked) {
+			d->views[i].asked = 1;
+			order(sys, i, GP_WIRE_STATE, 0, (enum gp_proc_step)d->views[i].step);
+		}
 		/* Saved, but never released; or of a process that ended while there was no mover.
 		 */
-		if (!d->resync && m_rule(sys, M_RULE_LEDGER) && !d->views[i].away)
-			tell_mover(sys, d->views[i].present ? GP_WIRE_DROP : GP_WIRE_UNLINK, i, 0);
+		if (!d->resync && m_rule(sys, M_RULE_LEDGER))
+			m_tell_mover(sys, d->views[i].present ? GP_WIRE_DROP : GP_WIRE_UNLINK, i,
+				     0);
 	}
-	if (d->resync)
-		return;
-	if (d->cancelling)
-		cancel(sys);
-	else if (d->state == GP_JOB_FROZEN && !d->held)
-		resume(sys);
 }
 
 static bool hear_mover(struct m_sys *sys)
@@ -688,10 +689,10 @@ static bool miss_shim(struct m_sys *sys, uint32_t i)
 	if (!d->alive || !d->views[i].present || sys->s.procs[i].alive || sys->s.from_shim[i].n)
 		return false;
 	memset(&d->views[i], 0, sizeof(d->views[i]));
-	tell_mover(sys, GP_WIRE_UNLINK, i, 0);
-	if (is_final(d))
+	m_tell_mover(sys, GP_WIRE_UNLINK, i, 0);
+	if (m_is_final(d))
 		return true;
-	if (any_present(sys)) {
+	if (m_any_present(sys)) {
 		advance(sys);
 		return true;
 	}
@@ -700,7 +701,7 @@ static bool miss_shim(struct m_sys *sys, uint32_t i)
 	if (d->op != GP_OP_NONE)
 		d->failed = 1;
 	d->held = 0;
-	set_state(sys, GP_JOB_RUNNING, GP_BY_PROCS);
+	m_set_state(sys, GP_JOB_RUNNING, GP_BY_PROCS);
 	complete(sys);
 	return true;
 }
@@ -715,7 +716,7 @@ static bool miss_mover(struct m_sys *sys)
 	d->mover_ready = 0;
 	for (int i = 0; i < sys->config->n_procs; i++)
 		d->views[i].known = 0;
-	if (d->phase == GP_PHASE_KILL || d->state == GP_JOB_RUNNING || is_final(d) || d->resync)
+	if (d->phase == GP_PHASE_KILL || d->state == GP_JOB_RUNNING || m_is_final(d) || d->resync)
 		return true;
 	for (int i = 0; i < sys->config->n_procs; i++) {
 		if (d->views[i].locked)
@@ -723,169 +724,28 @@ static bool miss_mover(struct m_sys *sys)
 	}
 	d->failed = 1;
 	m_age_all(sys);
-	set_state(sys, away ? GP_JOB_SWAPPED : GP_JOB_FROZEN, GP_BY_MOVER);
+	m_set_state(sys, away ? GP_JOB_SWAPPED : GP_JOB_FROZEN, GP_BY_MOVER);
+	d->resync = 1;
 	complete(sys);
 	return true;
 }
 
-/* --- a new daemon --- */
-
-static uint32_t count(const struct m_sys *sys, const uint8_t *what, uint32_t low, uint32_t high)
-{
-	uint32_t n = 0;
-
-	for (int e = 0; e < sys->config->n_extents; e++)
-		n += what[e] >= low && what[e] <= high;
-	return n;
-}
-
-static struct gp_resync_proc resync_of(const struct m_sys *sys, uint32_t i)
-{
-	const struct m_proc *p = &sys->s.procs[i];
-	struct gp_resync_proc r = {
-		.n_saved = count(sys, p->copy, M_VALID, M_STALE),
-		.n_released = count(sys, p->mem, M_NONE, M_NONE),
-		.n_unfilled = count(sys, p->mem, M_BLANK, M_FILLED),
-	};
-
-	if (!sys->s.d.views[i].present)
-		r.presence = p->alive && m_rule(sys, M_RULE_LATE) ? GP_RESYNC_LATE : GP_RESYNC_GONE;
-	r.state = count(sys, p->mem, M_SCRATCH, M_SCRATCH) ? GP_RESYNC_SCRATCH
-		  : r.n_released			   ? GP_RESYNC_AWAY
-		  : r.n_unfilled			   ? GP_RESYNC_UNFILLED
-		  : p->locked				   ? GP_RESYNC_LOCKED
-							   : GP_RESYNC_OPEN;
-	return r;
-}
-
-static void take_flags(struct m_sys *sys, const struct gp_resync_proc *procs, const uint32_t *flags)
-{
-	for (uint32_t i = 0; i < sys->config->n_procs; i++) {
-		struct m_view *v = &sys->s.d.views[i];
-
-		if (flags[i] & GP_RESYNC_DO_DROP)
-			tell_mover(sys,
-				   procs[i].presence == GP_RESYNC_GONE ? GP_WIRE_UNLINK
-								       : GP_WIRE_DROP,
-				   i, 0);
-		if (!v->present)
-			continue;
-		v->locked = !!(flags[i] & GP_RESYNC_IS_LOCKED);
-		v->frozen = !!(flags[i] & GP_RESYNC_MAY_BE_FROZEN);
-		v->away = !!(flags[i] & GP_RESYNC_IS_AWAY);
-		v->step = v->locked ? GP_STEP_LOCKED : GP_STEP_IDLE;
-	}
-}
-
-static void stay_frozen(struct m_sys *sys)
-{
-	if (!m_rule(sys, M_RULE_REFREEZE)) {
-		sys->s.d.state = GP_JOB_FROZEN;
-		return;
-	}
-	begin_op(sys, GP_OP_PREEMPT);
-	sys->s.d.target = GP_JOB_FROZEN;
-	begin_lock(sys, true);
-}
-
-static void act(struct m_sys *sys, const struct gp_resync_verdict *v)
-{
-	switch (v->outcome) {
-	case GP_RESYNC_STAY_FROZEN:
-		stay_frozen(sys);
-		break;
-	case GP_RESYNC_THAW:
-	case GP_RESYNC_BRING_BACK:
-		resume(sys);
-		break;
-	case GP_RESYNC_ORPHANED:
-		sys->s.d.orphaned = 1;
-		cancel(sys);
-		break;
-	case GP_RESYNC_CANCEL:
-	case GP_RESYNC_LOST:
-		cancel(sys);
-		break;
-	case GP_RESYNC_EXPEL:
-		m_fail(sys, "the job has ended, and a process of it stands still");
-		break;
-	default:
-		break;
-	}
-}
-
-static bool decide(struct m_sys *sys, bool without_late)
-{
-	struct m_daemon *d = &sys->s.d;
-	struct gp_resync_proc procs[M_PROCS];
-	struct gp_resync_verdict v;
-	uint32_t flags[M_PROCS];
-	bool late = false;
-	const struct gp_resync_job job = {
-		.state = (enum gp_job_state)d->state,
-		.held = d->held,
-		.cancelling = d->cancelling,
-		.same_boot = true,
-		.adopted = sys->config->adopted,
-		.supervised = sys->s.supervisor,
-		.mover = (enum gp_resync_mover)d->mover_fate,
-	};
-
-	if (!d->alive || !d->resync || !d->mover_ready || d->op)
-		return false;
-	for (uint32_t i = 0; i < sys->config->n_procs; i++) {
-		procs[i] = resync_of(sys, i);
-		/* STAY_FROZEN freezes at once. */
-		if (sys->s.procs[i].alive && d->views[i].present && !d->views[i].known)
-			return false;
-		if (sys->s.procs[i].alive && !d->views[i].present)
-			late = true;
-		/* One that can thaw itself has done so within the grace. */
-		if (late && without_late && sys->s.procs[i].locked &&
-		    !m_lacks(sys, &sys->s.procs[i]) && !sys->s.procs[i].moving &&
-		    !d->views[i].present)
-			return false;
-	}
-	if (late != without_late)
-		return false;
-	gp_resync_decide(&job, procs, sys->config->n_procs, &v, flags);
-	if (v.outcome == GP_RESYNC_WAIT)
-		return false;
-	d->resync = 0;
-	if (v.state != job.state)
-		set_state(sys, v.state, GP_BY_RESYNC);
-	d->held = v.held;
-	d->on_scratch |= v.on_scratch;
-	take_flags(sys, procs, flags);
-	act(sys, &v);
-	return true;
-}
-
-static bool start(struct m_sys *sys)
-{
-	struct m_daemon *d = &sys->s.d;
-
-	if (d->alive)
-		return false;
-	d->alive = 1;
-	d->resync = !is_final(d);
-	return true;
-}
+/* --- the end --- */
 
 /* gpupres-run ended without telling how the command did. */
 static bool miss_supervisor(struct m_sys *sys)
 {
 	struct m_daemon *d = &sys->s.d;
 
-	if (!d->alive || sys->config->adopted || sys->s.supervisor || d->orphaned || is_final(d) ||
-	    d->resync)
+	if (!d->alive || sys->config->adopted || sys->s.supervisor || d->orphaned ||
+	    m_is_final(d) || d->resync)
 		return false;
 	d->orphaned = 1;
 	if (m_rule(sys, M_RULE_SUPERVISOR)) {
-		if (any_present(sys))
-			cancel(sys);
+		if (m_any_present(sys))
+			m_cancel(sys);
 	} else {
-		set_state(sys, GP_JOB_FAILED, GP_BY_SUPERVISOR);
+		m_set_state(sys, GP_JOB_FAILED, GP_BY_SUPERVISOR);
 		d->op = GP_OP_NONE;
 	}
 	return true;
@@ -895,18 +755,18 @@ static bool finish(struct m_sys *sys)
 {
 	struct m_daemon *d = &sys->s.d;
 
-	if (!d->alive || is_final(d) || any_present(sys) ||
+	if (!d->alive || m_is_final(d) || m_any_present(sys) ||
 	    (d->resync && d->phase != GP_PHASE_KILL))
 		return false;
 	for (int i = 0; i < sys->config->n_procs; i++) {
 		if (sys->s.procs[i].alive)
 			return false;
 	}
-	set_state(sys,
-		  d->orphaned	  ? GP_JOB_FAILED
-		  : d->cancelling ? GP_JOB_CANCELLED
-				  : GP_JOB_DONE,
-		  sys->config->adopted ? GP_BY_PROCS : GP_BY_SUPERVISOR);
+	m_set_state(sys,
+		    d->orphaned	    ? GP_JOB_FAILED
+		    : d->cancelling ? GP_JOB_CANCELLED
+				    : GP_JOB_DONE,
+		    sys->config->adopted ? GP_BY_PROCS : GP_BY_SUPERVISOR);
 	d->op = d->phase = d->target = d->failed = d->held = d->cancelling = d->on_scratch =
 		d->resync = d->orphaned = 0;
 	return true;
@@ -918,17 +778,17 @@ static bool preempt(struct m_sys *sys, enum gp_job_state target, bool hold)
 {
 	struct m_daemon *d = &sys->s.d;
 
-	if (d->op || d->cancelling || d->resync || !d->mover_ready || !any_present(sys) ||
+	if (d->op || d->cancelling || d->resync || !d->mover_ready || !m_any_present(sys) ||
 	    (d->state != GP_JOB_RUNNING && d->state != GP_JOB_FROZEN) || d->state == target)
 		return false;
 	d->held |= hold;
-	begin_op(sys, GP_OP_PREEMPT);
+	m_begin_op(sys, GP_OP_PREEMPT);
 	d->target = (uint8_t)target;
 	if (d->state == GP_JOB_RUNNING) {
-		set_state(sys, GP_JOB_FREEZING, GP_BY_PREEMPT);
-		begin_lock(sys, false);
+		m_set_state(sys, GP_JOB_FREEZING, GP_BY_PREEMPT);
+		m_begin_lock(sys, false);
 	} else if (m_rule(sys, M_RULE_FREEZE_FIRST)) {
-		begin_lock(sys, false);
+		m_begin_lock(sys, false);
 	} else {
 		begin_save(sys);
 	}
@@ -940,7 +800,7 @@ static bool request(struct m_sys *sys, enum m_event event)
 	struct m_daemon *d = &sys->s.d;
 	bool done = false;
 
-	if (!d->alive || !sys->s.n_requests || is_final(d))
+	if (!d->alive || !sys->s.n_requests || m_is_final(d))
 		return false;
 	switch (event) {
 	case M_ASK_FREEZE:
@@ -956,13 +816,13 @@ static bool request(struct m_sys *sys, enum m_event event)
 		if (d->op || !d->held)
 			return false;
 		d->held = 0;
-		done = resume(sys);
+		done = m_resume(sys);
 		break;
 	default:
 		if (d->cancelling)
 			return false;
 		sys->s.cancel_asked = 1;
-		cancel(sys);
+		m_cancel(sys);
 		done = true;
 	}
 	sys->s.n_requests -= done;
@@ -973,13 +833,13 @@ static bool retry(struct m_sys *sys)
 {
 	struct m_daemon *d = &sys->s.d;
 
-	if (!d->alive || d->op || d->resync || !d->mover_ready || !any_present(sys))
+	if (!d->alive || d->op || d->resync || !d->mover_ready || !m_any_present(sys))
 		return false;
-	if (d->cancelling && !is_final(d)) {
-		cancel(sys);
+	if (d->cancelling && !m_is_final(d)) {
+		m_cancel(sys);
 		return true;
 	}
-	return d->state == GP_JOB_FROZEN && !d->held && resume(sys);
+	return d->state == GP_JOB_FROZEN && !d->held && m_resume(sys);
 }
 
 /* LOCKED did not come in time. */
@@ -1009,7 +869,7 @@ static bool daemon_step(struct m_sys *sys, enum m_event event, uint32_t i)
 		return false;
 	switch (event) {
 	case M_DAEMON_STARTS:
-		return start(sys);
+		return m_start(sys);
 	case M_DAEMON_HEARS_MOVER:
 		return hear_mover(sys);
 	case M_DAEMON_MISSES_MOVER:
@@ -1017,12 +877,12 @@ static bool daemon_step(struct m_sys *sys, enum m_event event, uint32_t i)
 	case M_DAEMON_MISSES_SUPERVISOR:
 		return miss_supervisor(sys);
 	case M_DAEMON_DECIDES:
-		return decide(sys, false);
+		return m_decide(sys, false);
 	case M_DAEMON_DECIDES_NOW:
-		return decide(sys, true);
+		return m_decide(sys, true);
 	case M_DAEMON_RESUMES:
 		return sys->s.d.alive && sys->s.d.state == GP_JOB_SWAPPED && !sys->s.d.held &&
-		       any_present(sys) && resume(sys);
+		       m_any_present(sys) && m_resume(sys);
 	case M_DAEMON_RETRIES:
 		return retry(sys);
 	case M_FINISH:

@@ -84,9 +84,11 @@ static void add_state(struct explorer *x, const struct m_state *s, struct origin
 		die("more states than --max-states");
 	if (x->n_next == x->room_next) {
 		x->room_next = x->room_next ? 2 * x->room_next : 1024;
-		x->next = realloc(x->next, x->room_next * sizeof(*x->next));
-		if (!x->next)
+		struct m_state *next = realloc(x->next, x->room_next * sizeof(*next));
+
+		if (!next)
 			die("out of memory");
+		x->next = next;
 	}
 	x->origins[x->n_states++] = origin;
 	x->next[x->n_next++] = *s;

@@ -75,7 +75,7 @@ struct m_mover {
 
 /* The daemon's view of a process; as struct gp_proc. */
 struct m_view {
-	uint8_t present, known, locked, frozen, away, step, save_done, sent, acked;
+	uint8_t present, asked, known, locked, frozen, away, step, save_done, sent, acked;
 };
 
 /* As struct gp_job, with what the database has of it. */
@@ -192,7 +192,7 @@ const char *m_rule_name(enum m_rule rule);
 /* One line; @buf of at least 512 bytes. */
 void m_print(const struct m_sys *sys, char *buf, size_t buf_bytes);
 
-/* --- between system.c and daemon.c --- */
+/* --- between system.c and the daemon --- */
 
 bool m_rule(const struct m_sys *sys, enum m_rule rule);
 void m_fail(struct m_sys *sys, const char *what);

@@ -584,6 +584,72 @@ static void test_shim_when_daemon_dies_frozen_then_thaws_itself(void)
 	world_end_app();
 }
 
+/* The memory of others in its job may be away. There is no event to wait for: the grace, and more.
+ */
+static void test_shim_when_daemon_dies_while_its_job_moves_then_waits_for_the_next(void)
+{
+	struct gp_wire_resync r;
+	struct gp_wire_msg m;
+
+	world_start_app("simple");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	gp_wire_init(&m, GP_WIRE_LOCK);
+	m.lock.moves = 1;
+	world_send(&m);
+	world_await(GP_WIRE_LOCKED);
+	world_switch(true);
+	say(w.talk, 1);
+	unlink(w.socket);
+	close(w.listener);
+	gp_close_fd(&w.shim);
+	CHECK_EQ(poll(&(struct pollfd){ .fd = w.talk, .events = POLLIN }, 1, 11000), 0);
+	world_listen();
+	r = world_resync();
+	CHECK_EQ(r.state, GP_RESYNC_LOCKED);
+	world_ask(GP_WIRE_PROBE, GP_WIRE_PROBED);
+	world_switch(false);
+	world_ask(GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	CHECK_EQ(hear(w.talk), 2);
+	say(w.talk, 0);
+	world_end_app();
+}
+
+/* Copies may have ended with the daemon: what is in the process is not let go of any more. */
+static void test_shim_when_daemon_dies_after_release_then_memory_stays(void)
+{
+	struct gp_wire_resync r;
+	struct gp_wire_msg m;
+	int status;
+
+	world_start_app("simple");
+	world_welcome();
+	CHECK_EQ(hear(w.talk), 1);
+	world_ask(GP_WIRE_LOCK, GP_WIRE_LOCKED);
+	world_ask(GP_WIRE_EXPORT, GP_WIRE_EXPORTED);
+	while (world_take_extents(true))
+		;
+	kill(w.pid, SIGSTOP);
+	CHECK_EQ(waitpid(w.pid, &status, WUNTRACED), w.pid);
+	gp_wire_init(&m, GP_WIRE_RELEASE);
+	for (size_t i = 0; i < w.n_saved; i++)
+		m.release.ids[m.release.n++] = (uint32_t)w.saved[i].id;
+	world_send(&m);
+	gp_close_fd(&w.shim);
+	kill(w.pid, SIGCONT);
+	r = world_resync();
+	CHECK_EQ(r.state, GP_RESYNC_LOCKED);
+	CHECK_EQ(r.n_released, 0);
+	for (size_t i = 0; i < w.n_saved; i++)
+		free(w.saved[i].copy);
+	w.n_saved = 0;
+	world_ask(GP_WIRE_UNLOCK, GP_WIRE_UNLOCKED);
+	say(w.talk, 1);
+	CHECK_EQ(hear(w.talk), 2);
+	say(w.talk, 0);
+	world_end_app();
+}
+
 static void test_shim_when_daemon_comes_back_to_frozen_then_it_decides(void)
 {
 	struct gp_wire_resync r;
@@ -827,6 +893,8 @@ int main(int argc, char **argv)
 	test_shim_when_preloaded_then_the_same();
 	test_shim_when_daemon_dies_running_then_goes_on_and_comes_back();
 	test_shim_when_new_daemon_refuses_then_runs_unmanaged();
+	test_shim_when_daemon_dies_while_its_job_moves_then_waits_for_the_next();
+	test_shim_when_daemon_dies_after_release_then_memory_stays();
 	test_shim_when_daemon_comes_back_to_frozen_then_it_decides();
 	test_shim_when_daemons_die_swapped_and_restoring_then_goes_on_bit_exact();
 	test_shim_when_daemon_dies_frozen_then_thaws_itself();
