@@ -149,13 +149,20 @@ class Chaos:
         if pids:
             self.kill("helpers", self.rng.choice(pids))
 
+    def wait_for_movers(self):
+        harness.wait_until(lambda: all(d["ready"] for d in self.devices().values()),
+                           "all movers", ANSWER_S)
+
     def kill_daemon(self, _):
+        """Not while it alone has what a mover left: both at once is the loss of the arena."""
+        self.wait_for_movers()
         self.restarting = True
         self.restarts += 1
         self.daemon.stop(signal.SIGKILL)
         self.done["kill daemon"] += 1
         self.daemon.process = self.start(fresh_from=self.daemon).process
         self.daemon.ready()
+        self.wait_for_movers()
         self.restarting = False
 
     def disturb(self):
@@ -192,6 +199,7 @@ class Chaos:
                            not machine.supervisors(self.run_dir()), "idle")
         self.empty = {n: d["free_bytes"] for n, d in self.settled_devices().items()}
         self.shm = self.shm_files()
+        self.runtime_files = machine.files(self.run_dir())
         self.descriptors = machine.descriptors(self.daemon.process.pid)
 
     def settled_devices(self):
@@ -291,7 +299,7 @@ class Chaos:
         expect("descriptors", lambda: machine.descriptors(self.daemon.process.pid),
                self.descriptors)
         expect("runtime folder", lambda: machine.files(self.run_dir()),
-               ["control.sock", "lock", "shim.sock"])
+               self.runtime_files)
         expect("swap folder", lambda: machine.files(self.daemon.dir + "/swap"), [])
         expect("files in /dev/shm", self.shm_files, self.shm)
         expect("files of jobs", lambda: [f for f in machine.files(self.daemon.dir + "/state/jobs")
