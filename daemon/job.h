@@ -20,6 +20,7 @@ struct gp_request {
 	struct gp_list peer_node; /* peer->requests */
 	struct gp_peer *peer;
 	struct gp_wire_msg msg; /* the request, for its cookie */
+	struct gp_charge charge;
 };
 
 enum gp_op {
@@ -72,6 +73,7 @@ struct gp_job {
 	char command[256]; /* the arguments, as far as they are shown */
 	char *blob;	   /* argv, environment, working directory; NULL if adopted */
 	uint32_t n_args, n_env, blob_bytes;
+	struct gp_charge charge, blob_charge; /* until it has ended */
 
 	struct gp_peer *supervisor;
 	pid_t supervisor_pid; /* 0: started by an earlier daemon */
@@ -109,6 +111,13 @@ struct gp_job {
 	struct gp_wire_report report;
 };
 
+/*
+ * Charges @uid with a job, submitted or adopted, and with @blob_bytes for its command. -EDQUOT with
+ * a line for that user; then both are charges of nothing.
+ */
+gp_must_check int gp_job_charge(struct gp_daemon *daemon, uid_t uid, bool adopted,
+				uint32_t blob_bytes, struct gp_charge *ret,
+				struct gp_charge *ret_blob, struct gp_err *err);
 /* Makes a job with the next id; gp_job_set_state gives it its first state and stores it. NULL when
  * out of memory.
  */
