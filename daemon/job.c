@@ -52,6 +52,20 @@ static struct gp_job *job_alloc(struct gp_daemon *daemon, uint64_t id)
 	return job;
 }
 
+int gp_job_charge(struct gp_daemon *daemon, uid_t uid, bool adopted, uint32_t blob_bytes,
+		  struct gp_charge *ret, struct gp_charge *ret_blob, struct gp_err *err)
+{
+	int r = gp_quota_charge(&daemon->quota, uid, adopted ? GP_QUOTA_ADOPTED : GP_QUOTA_JOBS, 1,
+				ret, err);
+
+	if (r < 0 || !blob_bytes)
+		return r;
+	r = gp_quota_charge(&daemon->quota, uid, GP_QUOTA_COMMAND_BYTES, blob_bytes, ret_blob, err);
+	if (r < 0)
+		gp_charge_drop(ret);
+	return r;
+}
+
 struct gp_job *gp_job_new(struct gp_daemon *daemon, const char *name, uid_t uid, int32_t priority,
 			  uint64_t mem_bytes)
 {
@@ -75,6 +89,7 @@ void gp_job_free_request(struct gp_request *q)
 	gp_list_del(&q->node);
 	gp_list_del(&q->peer_node);
 	q->peer->n_requests--;
+	gp_charge_drop(&q->charge);
 	free(q);
 }
 
@@ -99,6 +114,8 @@ void gp_job_free(struct gp_job *job)
 	gp_registry_remove(job);
 	gp_command_forget(job);
 	gp_command_drop(job);
+	gp_charge_drop(&job->blob_charge);
+	gp_charge_drop(&job->charge);
 	free(job);
 }
 
@@ -245,6 +262,8 @@ void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *caus
 	job->saved_bytes = 0;
 	/* It is never started again, and its environment is nobody's business any more. */
 	gp_command_drop(job);
+	gp_charge_drop(&job->blob_charge);
+	gp_charge_drop(&job->charge);
 	va_start(ap, cause);
 	job_set_state_va(job, state, cause, ap);
 	va_end(ap);
@@ -316,9 +335,17 @@ void gp_job_fill(const struct gp_job *job, struct gp_wire_job *ret_record)
 void gp_job_add_request(struct gp_job *job, struct gp_peer *peer, const struct gp_wire_msg *msg)
 {
 	struct gp_request *q = calloc(1, sizeof(*q));
+	struct gp_err err;
+	int r;
 
 	if (!q) {
 		gp_peer_send_error(peer, msg, -ENOMEM, "out of memory");
+		return;
+	}
+	r = gp_quota_charge(&job->daemon->quota, peer->uid, GP_QUOTA_REQUESTS, 1, &q->charge, &err);
+	if (r < 0) {
+		free(q);
+		gp_peer_send_error(peer, msg, r, "%s", err.msg);
 		return;
 	}
 	q->peer = peer;
@@ -724,6 +751,11 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 		return 0;
 	}
+	/* It stays also where that is more than what a user may have by now. */
+	if (gp_job_charge(daemon, job->uid, job->adopted, (uint32_t)s->blob_bytes, &job->charge,
+			  &job->blob_charge, err) < 0)
+		gp_log(GP_LOG_INFO, "limits", "job=%" PRIu64 " uid=%u error=\"%s\"", job->id,
+		       (unsigned int)job->uid, err->msg);
 	job->blob_bytes = (uint32_t)s->blob_bytes;
 	if (job->state == GP_JOB_QUEUED && gp_command_fits(daemon, s->blob_bytes)) {
 		job->blob = malloc(s->blob_bytes);

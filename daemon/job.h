@@ -20,6 +20,7 @@ struct gp_request {
 	struct gp_list peer_node; /* peer->requests */
 	struct gp_peer *peer;
 	struct gp_wire_msg msg; /* the request, for its cookie */
+	struct gp_charge charge;
 };
 
 enum gp_op {
@@ -76,6 +77,7 @@ struct gp_job {
 	bool holds_blob;
 	struct gp_command_fetch *fetch;
 	uint32_t n_args, n_env, blob_bytes;
+	struct gp_charge charge, blob_charge; /* until it has ended */
 
 	struct gp_peer *supervisor;
 	pid_t supervisor_pid; /* 0: started by an earlier daemon */
@@ -115,6 +117,13 @@ struct gp_job {
 	struct gp_wire_report report;
 };
 
+/*
+ * Charges @uid with a job, submitted or adopted, and with @blob_bytes for its command. -EDQUOT with
+ * a line for that user; then both are charges of nothing.
+ */
+gp_must_check int gp_job_charge(struct gp_daemon *daemon, uid_t uid, bool adopted,
+				uint32_t blob_bytes, struct gp_charge *ret,
+				struct gp_charge *ret_blob, struct gp_err *err);
 /* Makes a job with the next id; gp_job_set_state gives it its first state and stores it. NULL when
  * out of memory.
  */

@@ -25,6 +25,9 @@
 /* Messages of a process that has ended which are still read. */
 #define PEER_LAST_WORDS 1024
 
+/* A queued message is one of GP_QUOTA_MESSAGES, some _BYTES, and some _FDS. */
+#define PEER_CHARGES 3
+
 static void peer_process_ended(struct gp_source *source, uint32_t events);
 
 struct peer_queued {
@@ -32,11 +35,14 @@ struct peer_queued {
 	struct gp_wire_msg msg;
 	int fds[GP_WIRE_MAX_FDS];
 	size_t n_fds;
+	struct gp_charge charges[PEER_CHARGES]; /* as of PEER_CHARGES */
 };
 
 static void peer_queued_free(struct peer_queued *q)
 {
 	gp_list_del(&q->node);
+	for (size_t i = 0; i < PEER_CHARGES; i++)
+		gp_charge_drop(&q->charges[i]);
 	for (size_t i = 0; i < q->n_fds; i++)
 		close(q->fds[i]);
 	free(q);
@@ -63,10 +69,29 @@ static uint32_t peer_events(const struct gp_peer *peer)
 	return peer->role == GP_ROLE_CLI ? EPOLLOUT : EPOLLIN | EPOLLOUT;
 }
 
+/* The movers are ours: what they are slow to read is on nobody's account. */
+static int peer_charge_queued(struct gp_peer *peer, struct peer_queued *q, size_t n_fds,
+			      struct gp_err *err)
+{
+	struct gp_quota *quota = &peer->daemon->quota;
+	int r;
+
+	if (peer->role == GP_ROLE_MOVER)
+		return 0;
+	r = gp_quota_charge(quota, peer->uid, GP_QUOTA_MESSAGES, 1, &q->charges[0], err);
+	if (r == 0)
+		r = gp_quota_charge(quota, peer->uid, GP_QUOTA_MESSAGE_BYTES, sizeof(*q),
+				    &q->charges[1], err);
+	if (r == 0 && n_fds)
+		r = gp_quota_charge(quota, peer->uid, GP_QUOTA_FDS, n_fds, &q->charges[2], err);
+	return r;
+}
+
 static void peer_enqueue(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
 			 size_t n_fds)
 {
 	struct peer_queued *q;
+	struct gp_err err;
 
 	if (peer->n_queued >= GP_PEER_MAX_QUEUED) {
 		peer_fail(peer, "does not read its messages");
@@ -78,6 +103,13 @@ static void peer_enqueue(struct gp_peer *peer, const struct gp_wire_msg *msg, co
 		return;
 	}
 	gp_list_init(&q->node);
+	q->n_fds = 0;
+	memset(q->charges, 0, sizeof(q->charges));
+	if (peer_charge_queued(peer, q, n_fds, &err) < 0) {
+		peer_queued_free(q);
+		peer_fail(peer, err.msg);
+		return;
+	}
 	memcpy(&q->msg, msg, msg->header.size);
 	for (q->n_fds = 0; q->n_fds < n_fds; q->n_fds++) {
 		q->fds[q->n_fds] = fcntl(fds[q->n_fds], F_DUPFD_CLOEXEC, 3);
@@ -390,6 +422,35 @@ static void peer_is_stranger(struct gp_peer *peer)
 	gp_list_add_tail(&daemon->strangers, &peer->stranger);
 }
 
+static bool peer_is_mover(const struct gp_peer *peer)
+{
+	gp_list_for_each(d, &peer->daemon->devices, struct gp_device, node) {
+		if (d->mover_pid && d->mover_pid == peer->pid)
+			return true;
+	}
+	return false;
+}
+
+/* Who has too many connections is told so in place of a welcome. */
+static int peer_charge(struct gp_peer *peer, struct gp_err *err)
+{
+	struct gp_wire_msg m;
+	int r;
+
+	if (peer_is_mover(peer))
+		return 0;
+	r = gp_quota_charge(&peer->daemon->quota, peer->uid, GP_QUOTA_CONNECTIONS, 1, &peer->charge,
+			    err);
+	if (r == 0)
+		return 0;
+	gp_wire_init(&m, GP_WIRE_ERROR);
+	m.error.code = r;
+	gp_wire_text(m.error.text, sizeof(m.error.text), err->msg);
+	/* It need not be read. */
+	(void)!gp_wire_send(peer->source.fd, &m, NULL, 0, NULL);
+	return r;
+}
+
 void gp_peer_new(struct gp_daemon *daemon, int fd, bool on_shim_socket)
 {
 	gp_auto_fd int owned = fd;
@@ -409,9 +470,12 @@ void gp_peer_new(struct gp_daemon *daemon, int fd, bool on_shim_socket)
 	gp_list_init(&peer->recalls);
 	gp_list_init(&peer->node);
 	gp_list_init(&peer->stranger);
-	if (gp_access_identify(peer, &err) < 0 ||
+	if (gp_access_identify(peer, &err) < 0 || peer_charge(peer, &err) < 0 ||
 	    gp_loop_add(&daemon->loop, &peer->source, EPOLLIN, &err) < 0) {
-		gp_log(GP_LOG_WARN, "peer", "pid=%d error=\"%s\"", peer->pid, err.msg);
+		/* A user can cause as many of these as there is time for. */
+		gp_log(GP_LOG_DEBUG, "peer", "uid=%u pid=%d error=\"%s\"", (unsigned int)peer->uid,
+		       peer->pid, err.msg);
+		gp_charge_drop(&peer->charge);
 		free(peer);
 		return;
 	}
@@ -424,6 +488,7 @@ static void peer_unwatch(struct gp_peer *peer)
 {
 	gp_loop_remove(&peer->daemon->loop, &peer->source);
 	gp_close_fd(&peer->source.fd);
+	gp_charge_drop(&peer->charge);
 	if (peer->pidfd >= 0)
 		gp_loop_remove(&peer->daemon->loop, &peer->process);
 	gp_close_fd(&peer->pidfd);

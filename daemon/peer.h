@@ -5,7 +5,8 @@
  * One connection. Identity comes from SO_PEERCRED, the role from the hello, and what it may send
  * from the role. Sending never blocks: what the socket does not take is queued. As long as a
  * client's queue is not empty its requests are not read; a peer that lets its queue grow over
- * GP_PEER_MAX_QUEUED messages all the same is dropped.
+ * GP_PEER_MAX_QUEUED messages all the same, or its user's over a limit of daemon/quota.h, is
+ * dropped.
  *
  * Sending never ends the connection either: whoever sends may be walking a list that the end of a
  * peer changes, and what a peer said before it went must still be heard. A peer that cannot be sent
@@ -51,6 +52,7 @@ struct gp_peer {
 	int pidfd; /* shims and supervisors; else -1 */
 	bool is_admin;
 	struct gp_source process; /* its end, which is the end of the connection */
+	struct gp_charge charge;  /* of the connection */
 	union {
 		struct gp_proc *proc;	  /* GP_ROLE_SHIM */
 		struct gp_job *job;	  /* GP_ROLE_SUPERVISOR */

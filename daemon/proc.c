@@ -15,14 +15,22 @@
 #include <sys/socket.h>
 
 /* A program with the shim that nobody submitted becomes a job of its own. */
-static struct gp_job *proc_adopt(struct gp_peer *peer, const struct gp_wire_msg *hello)
+static struct gp_job *proc_adopt(struct gp_peer *peer, const struct gp_wire_msg *hello,
+				 struct gp_err *err)
 {
+	struct gp_charge charge = { 0 }, none = { 0 };
 	struct gp_daemon *daemon = peer->daemon;
 	struct gp_job *job;
 
-	job = gp_job_new(daemon, hello->hello.program, peer->uid, 0, 0);
-	if (!job)
+	if (gp_job_charge(daemon, peer->uid, true, 0, &charge, &none, err) < 0)
 		return NULL;
+	job = gp_job_new(daemon, hello->hello.program, peer->uid, 0, 0);
+	if (!job) {
+		gp_charge_drop(&charge);
+		gp_err_set(err, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	gp_charge_move(&job->charge, &charge);
 	job->adopted = true;
 	job->pid = peer->pid;
 	job->device = gp_device_first(daemon); /* until it says which one it uses */
@@ -66,11 +74,13 @@ int gp_proc_new(struct gp_peer *peer, const struct gp_wire_msg *hello, struct gp
 	    (!job || job->uid != peer->uid || gp_job_state_is_final(job->state) || !job->device))
 		return gp_err_set(err, -ENOENT, "no job %" PRIu64 " is running", hello->header.job);
 	proc = calloc(1, sizeof(*proc));
-	if (proc && !job)
-		job = proc_adopt(peer, hello);
-	if (!proc || !job) {
-		free(proc);
+	if (!proc)
 		return gp_err_set(err, -ENOMEM, "out of memory");
+	if (!job)
+		job = proc_adopt(peer, hello, err);
+	if (!job) {
+		free(proc);
+		return err->code;
 	}
 	proc->job = job;
 	proc->peer = peer;

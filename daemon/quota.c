@@ -84,8 +84,8 @@ static int quota_refuse(enum gp_quota_kind kind, uint64_t max, struct gp_err *er
 		gp_size_format(max, text, sizeof(text));
 	else
 		snprintf(text, sizeof(text), "%" PRIu64, max);
-	return gp_err_set(err, -EDQUOT, "you have %s %s, as many as a user may (%s): %s", text,
-			  k->what, k->name, k->advice);
+	return gp_err_set(err, -EDQUOT, "you have %s%s %s, as many as a user may (%s): %s", text,
+			  k->is_size ? " of" : "", k->what, k->name, k->advice);
 }
 
 int gp_quota_charge(struct gp_quota *quota, uid_t uid, enum gp_quota_kind kind, uint64_t amount,
@@ -124,6 +124,13 @@ void gp_charge_drop(struct gp_charge *charge)
 		free(user);
 	}
 	*charge = (struct gp_charge){ 0 };
+}
+
+void gp_charge_move(struct gp_charge *to, struct gp_charge *from)
+{
+	assert(!to->user);
+	*to = *from;
+	*from = (struct gp_charge){ 0 };
 }
 
 uint64_t gp_quota_used(const struct gp_quota *quota, uid_t uid, enum gp_quota_kind kind)

@@ -43,7 +43,7 @@ struct gp_quota {
 	struct gp_quota_user *users[GP_QUOTA_BUCKETS];
 };
 
-/* Part of what it pays for; not to be copied. */
+/* Part of what it pays for; not to be copied, but moved. */
 struct gp_charge {
 	struct gp_quota *quota;
 	struct gp_quota_user *user; /* NULL: of nothing */
@@ -59,6 +59,8 @@ gp_must_check int gp_quota_charge(struct gp_quota *quota, uid_t uid, enum gp_quo
 				  uint64_t amount, struct gp_charge *ret, struct gp_err *err);
 /* Gives back; harmless for a charge of nothing, which it leaves. */
 void gp_charge_drop(struct gp_charge *charge);
+/* To @to, a charge of nothing, and leaves one behind. */
+void gp_charge_move(struct gp_charge *to, struct gp_charge *from);
 
 uint64_t gp_quota_used(const struct gp_quota *quota, uid_t uid, enum gp_quota_kind kind);
 

@@ -102,64 +102,81 @@ static int request_take_limits(const struct gp_peer *peer, struct gp_limits *ret
 	return 0;
 }
 
-static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
-			   size_t n_fds)
+/* What can be told from the message alone. */
+static int request_check_submit(const struct gp_peer *peer, const struct gp_wire_submit *s,
+				struct gp_err *err)
 {
-	const struct gp_wire_submit *s = &msg->submit;
 	uint64_t largest = request_largest_device(peer->daemon);
+	int32_t max = (int32_t)peer->daemon->options.max_priority;
+	char a[32], b[32];
+
+	if (s->priority < -REQUEST_MAX_PRIORITY || s->priority > REQUEST_MAX_PRIORITY)
+		return gp_err_set(err, -ERANGE, "priority %d is outside -%d to %d", s->priority,
+				  REQUEST_MAX_PRIORITY, REQUEST_MAX_PRIORITY);
+	if (!peer->is_admin && s->priority > max)
+		return gp_err_set(err, -EPERM,
+				  "priority %d is for admins, you may use %d and below: lower it",
+				  s->priority, max);
+	if (s->mem_bytes > largest)
+		return gp_err_set(err, -ENOSPC,
+				  "the job asks for %s of device memory, the largest device has %s",
+				  gp_size_format(s->mem_bytes, a, sizeof(a)),
+				  gp_size_format(largest, b, sizeof(b)));
+	if (gp_store_backlog_bytes(peer->daemon->store) > REQUEST_MAX_BACKLOG)
+		return gp_err_set(
+			err, -EAGAIN, "%s still has to be written to the database: try again later",
+			gp_size_format(gp_store_backlog_bytes(peer->daemon->store), a, sizeof(a)));
+	return 0;
+}
+
+/* The job has its blob, charges and limits, and no state yet; NULL with the reason. */
+static struct gp_job *request_new_job(struct gp_peer *peer, const struct gp_wire_submit *s, int fd,
+				      struct gp_err *err)
+{
+	__attribute__((cleanup(gp_charge_drop))) struct gp_charge charge = { 0 },
+								  blob_charge = { 0 };
 	uint32_t blob_bytes = s->blob_bytes;
 	gp_auto_free char *blob = NULL;
-	struct gp_wire_msg reply;
 	struct gp_limits limits;
 	struct gp_job *job;
-	struct gp_err err;
-	char a[32], b[32];
-	int r;
 
-	if (s->priority < -REQUEST_MAX_PRIORITY || s->priority > REQUEST_MAX_PRIORITY) {
-		gp_peer_send_error(peer, msg, -ERANGE, "priority %d is outside -%d to %d",
-				   s->priority, REQUEST_MAX_PRIORITY, REQUEST_MAX_PRIORITY);
-		return;
-	}
-	if (gp_store_backlog_bytes(peer->daemon->store) > REQUEST_MAX_BACKLOG) {
-		gp_peer_send_error(
-			peer, msg, -EAGAIN,
-			"%s still has to be written to the database: try again later",
-			gp_size_format(gp_store_backlog_bytes(peer->daemon->store), a, sizeof(a)));
-		return;
-	}
-	if (!peer->is_admin && s->priority > (int32_t)peer->daemon->options.max_priority) {
-		gp_peer_send_error(peer, msg, -EPERM,
-				   "priority %d is for admins, you may use %d and below: lower it",
-				   s->priority, (int32_t)peer->daemon->options.max_priority);
-		return;
-	}
-	if (s->mem_bytes > largest) {
-		gp_peer_send_error(
-			peer, msg, -ENOSPC,
-			"the job asks for %s of device memory, the largest device has %s",
-			gp_size_format(s->mem_bytes, a, sizeof(a)),
-			gp_size_format(largest, b, sizeof(b)));
-		return;
-	}
-	r = n_fds == 1 ? request_read_blob(fds[0], s, &blob, &err)
-		       : gp_err_set(&err, -EBADMSG, "SUBMIT without its memfd");
-	if (r == 0)
-		r = request_take_limits(peer, &limits, &blob, &blob_bytes, &err);
-	if (r < 0) {
-		gp_peer_send_error(peer, msg, r, "%s", err.msg);
-		return;
-	}
+	if (request_read_blob(fd, s, &blob, err) < 0 ||
+	    request_take_limits(peer, &limits, &blob, &blob_bytes, err) < 0 ||
+	    gp_job_charge(peer->daemon, peer->uid, false, blob_bytes, &charge, &blob_charge, err) <
+		    0)
+		return NULL;
 	job = gp_job_new(peer->daemon, *s->name ? s->name : blob, peer->uid, s->priority,
 			 s->mem_bytes);
 	if (!job) {
-		gp_peer_send_error(peer, msg, -ENOMEM, "out of memory");
-		return;
+		gp_err_set(err, -ENOMEM, "out of memory");
+		return NULL;
 	}
-	request_forget_files(job);
+	gp_charge_move(&job->charge, &charge);
+	gp_charge_move(&job->blob_charge, &blob_charge);
 	job->gid = peer->gid;
 	job->limits = limits;
 	gp_job_set_command(job, gp_take_ptr(blob), blob_bytes, s->n_args, s->n_env);
+	return job;
+}
+
+static void request_submit(struct gp_peer *peer, const struct gp_wire_msg *msg, const int *fds,
+			   size_t n_fds)
+{
+	struct gp_job *job = NULL;
+	struct gp_wire_msg reply;
+	struct gp_err err;
+
+	if (request_check_submit(peer, &msg->submit, &err) == 0) {
+		if (n_fds == 1)
+			job = request_new_job(peer, &msg->submit, fds[0], &err);
+		else
+			gp_err_set(&err, -EBADMSG, "SUBMIT without its memfd");
+	}
+	if (!job) {
+		gp_peer_send_error(peer, msg, err.code, "%s", err.msg);
+		return;
+	}
+	request_forget_files(job);
 	gp_job_set_state(job, GP_JOB_QUEUED, "submitted");
 	gp_wire_init_reply(&reply, GP_WIRE_OK, msg);
 	reply.header.job = job->id;

@@ -335,6 +335,17 @@ void gp_wire_init_hello(struct gp_wire_msg *m, uint32_t role, uint64_t job, cons
 	gp_wire_text(m->hello.program, sizeof(m->hello.program), program);
 }
 
+/* A daemon that takes no more connections of this user closed this one with the reason in it. */
+static int wire_read_refusal(int sock, struct gp_err *err)
+{
+	struct gp_wire_msg m;
+	int r = gp_wire_recv(sock, &m, NULL, 0, NULL, 0, err);
+
+	if (r < 0 || m.header.type != GP_WIRE_ERROR)
+		return gp_err_set(err, -EPIPE, "the daemon closed the connection");
+	return gp_err_set(err, m.error.code, "%s", m.error.text);
+}
+
 /* @flags: SOCK_NONBLOCK or 0. */
 static int wire_dial(const char *path, const struct gp_wire_msg *hello, int flags,
 		     struct gp_err *err)
@@ -353,8 +364,11 @@ static int wire_dial(const char *path, const struct gp_wire_msg *hello, int flag
 	if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0)
 		return gp_err_sys(err, -errno, "cannot connect to %s", path);
 	r = wire_check_peer(sock, path, err);
-	if (r == 0)
-		r = gp_wire_send(sock, hello, NULL, 0, err);
+	if (r < 0)
+		return r;
+	r = gp_wire_send(sock, hello, NULL, 0, err);
+	if (r == -EPIPE)
+		r = wire_read_refusal(sock, err);
 	return r < 0 ? r : gp_take_fd(&sock);
 }
 

@@ -24,12 +24,22 @@ def skip_unless_root():
         sys.exit(77)
 
 
+def open_folder():
+    """A folder for temporary files that every user can reach."""
+    for folder in (harness.tempfile.gettempdir(), "/var/tmp", "/dev/shm"):
+        parts = os.path.realpath(folder).split("/")
+        if all(os.stat("/".join(parts[:i]) or "/").st_mode & 0o001
+               for i in range(1, len(parts) + 1)):
+            return folder
+    raise harness.Failed("no folder for temporary files that every user can reach")
+
+
 class System(harness.Daemon):
     """As harness.Daemon; ctl() and what builds on it act as self.uid."""
 
-    def __init__(self, memory="1G", args=(), spawn_args=(), nofile=None):
+    def __init__(self, memory="1G", args=(), spawn_args=(), config=""):
         # pylint: disable=super-init-not-called
-        self.dir = harness.tempfile.mkdtemp(prefix="gp-e2e-")
+        self.dir = harness.tempfile.mkdtemp(prefix="gp-e2e-", dir=open_folder())
         os.chmod(self.dir, 0o755)
         self.soft = "/dev/shm/gp-e2e-%d-%s" % (os.getpid(), os.path.basename(self.dir))
         os.mkdir(self.soft)
@@ -42,7 +52,9 @@ class System(harness.Daemon):
         self.env.pop("LD_PRELOAD", None)
         self.uid = ALICE
         self.log_path = self.dir + "/log"
-        self.args, self.spawn_args, self.nofile = args, spawn_args, nofile
+        self.args, self.spawn_args = args, spawn_args
+        with open(self.dir + "/gpupresd.conf", "w") as f:
+            f.write(config)
         self.spawn = self.process = None
         self.start_spawn()
         self.start_daemon()
@@ -58,16 +70,12 @@ class System(harness.Daemon):
         argv = [harness.DAEMON, "--device", "soft", "--runtime-dir", self.dir + "/run",
                 "--state-dir", self.dir + "/state", "--swap-dir", self.dir + "/swap",
                 "--spawn-socket", self.dir + "/spawn.sock", "--group", str(GROUP),
-                "--admins", str(ADMIN), "--arena", "256M", "--log-level", "debug", *self.args]
-
-        def limit():
-            if self.nofile:
-                harness_limit(self.nofile)
+                "--admins", str(ADMIN), "--arena", "256M", "--log-level", "debug",
+                "--config", self.dir + "/gpupresd.conf", *self.args]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 argv, env=self.env, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                user=DAEMON_UID, group=DAEMON_UID, extra_groups=[GROUP],
-                preexec_fn=limit if self.nofile else None)
+                user=DAEMON_UID, group=DAEMON_UID, extra_groups=[GROUP])
 
     def stop_spawn(self):
         if self.spawn.poll() is None:
@@ -109,8 +117,3 @@ class System(harness.Daemon):
     def as_user(self, uid):
         self.uid = uid
         return self
-
-
-def harness_limit(nofile):
-    import resource  # pylint: disable=import-outside-toplevel
-    resource.setrlimit(resource.RLIMIT_NOFILE, nofile)

@@ -3,12 +3,19 @@
 """One daemon, several users: who sees, controls and becomes what."""
 
 import os
+import resource
 import signal
+import socket
+import struct
+import time
 
 import harness
 import system
 from harness import check, wait_until
-from system import ADMIN, ALICE, BOB, DAEMON_UID, OUTSIDER, System
+from system import ADMIN, ALICE, BOB, DAEMON_UID, GROUP, OUTSIDER, System
+
+# base/wire/messages.h
+HELLO, WELCOME, ERROR, LIST, VERSION = 1, 2, 4, 13, 1
 
 
 def refused(r, text):
@@ -201,6 +208,96 @@ def test_cgroups_of_ended_jobs_are_removed():
         check(s.wait(ident) == 0, "true")
         path = "%s%s/job-%d" % (mount, own, ident)
         wait_until(lambda: not os.path.exists(path), "the removal of " + path)
+
+
+def hello(s, uid, sock_name="control.sock", role=1, job=0):
+    """A connection of a user that has said hello, or hello alone; None if it was refused."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    os.setegid(GROUP)
+    os.seteuid(uid)
+    try:
+        sock.connect("%s/run/%s" % (s.dir, sock_name))
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+    sock.send(struct.pack("=IIQQII IIII32s", HELLO, 80, job, 0, 0, 0, VERSION, VERSION, role, 0,
+                          b"test"))
+    return sock
+
+
+def answer(sock):
+    """The type of the next message and, of an error, its text; (0, "") at the end."""
+    data = sock.recv(65536)
+    kind = struct.unpack_from("=I", data)[0] if data else 0
+    return kind, data[40:].split(b"\0")[0].decode() if kind == ERROR else ""
+
+
+def test_limits_are_each_users_own():
+    with System(config="[limits]\nmax_jobs = 2\nmax_command_bytes = 100K\n"
+                "max_connections = 8\n") as s:
+        s.as_user(ALICE)
+        for _ in range(2):
+            s.wait_state(s.submit("sleep", "1000"), "running")
+        refused(s.ctl("submit", "--", "true", check_code=False), "(max_jobs)")
+        ident = s.as_user(BOB).submit("true")
+        check(s.wait(ident) == 0, "Bob's job")
+        refused(s.ctl("submit", "--env", "A=" + 110000 * "x", "--", "true", check_code=False),
+                "(max_command_bytes)")
+        many = [hello(s, BOB) for _ in range(8)]
+        check(all(answer(sock)[0] == WELCOME for sock in many), "8 connections")
+        refused(s.ctl("list", check_code=False), "(max_connections)")
+        s.as_user(ALICE).ctl("list")
+        for sock in many:
+            sock.close()
+        s.as_user(BOB)
+        wait_until(lambda: s.ctl("list", check_code=False).returncode == 0, "room again")
+
+
+def test_hostile_peer_on_the_socket_for_jobs():
+    with System() as s:
+        ident = s.as_user(ALICE).submit("sleep", "1000")
+        s.wait_state(ident, "running")
+        for role, job, text in ((1, 0, "not served"), (4, 0, "not served"), (9, 0, "not served"),
+                                (2, ident, "no job"), (3, ident, "no job"), (3, 0, "no job")):
+            kind, said = answer(hello(s, OUTSIDER, "shim.sock", role, job))
+            check(kind == ERROR and text in said, "role %d, job %d: %s" % (role, job, said))
+        # Its own user cannot take the place of the supervisor that is there.
+        check(answer(hello(s, ALICE, "shim.sock", 3, ident))[0] == ERROR, "a second supervisor")
+        # A shim, but what a client asks for ends the connection.
+        sock = hello(s, OUTSIDER, "shim.sock", 2, 0)
+        check(answer(sock)[0] == WELCOME, "a program that nobody submitted")
+        sock.send(struct.pack("=IIQQII Q", LIST, 40, 0, 0, 1, 0, 1))
+        check(answer(sock) == (0, ""), "LIST on shim.sock was answered")
+        check(s.job(ident)["state"] == "running", "the job")
+        # Who says nothing is dropped.
+        silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        silent.settimeout(30)
+        silent.connect(s.dir + "/run/shim.sock")
+        check(silent.recv(100) == b"", "a silent peer is kept")
+
+
+def test_twenty_thousand_connections():
+    """Or as many as this process may have files open."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    n = min(20000, limit[1] - 200)
+    socks = []
+    with System(config="[limits]\nmax_connections = 20000\n") as s:
+        # The daemon was started with the lower limit, and raised that itself.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit[1], limit[1]))
+        try:
+            begin = time.monotonic()
+            for i in range(n):
+                socks.append(hello(s, ALICE if i % 2 else BOB))
+                check(answer(socks[-1])[0] == WELCOME, "connection %d" % i)
+            took = time.monotonic() - begin
+            begin = time.monotonic()
+            check(s.wait(s.submit("true")) == 0, "a job beside them")
+            print("     %d connections in %.1f s, then a job in %.2f s" %
+                  (n, took, time.monotonic() - begin))
+        finally:
+            for sock in socks:
+                sock.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
 
 
 def test_daemon_does_not_run_as_root():

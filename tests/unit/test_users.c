@@ -67,6 +67,7 @@ static void begin(void)
 	gp_list_init(&d.jobs);
 	gp_registry_init(&d.registry);
 	gp_list_init(&d.devices);
+	gp_list_init(&d.recalls);
 	CHECK_EQ(gp_loop_init(&d.loop, &err), 0);
 	d.loop.turn_end = turn_end;
 	gp_timer_init(&stopper, stop);
@@ -302,6 +303,64 @@ static void test_shim_when_it_asks_for_what_clients_ask_then_dropped(void)
 	end();
 }
 
+/* Connections, jobs that were adopted, requests that wait: each has its limit, and says so once. */
+static void test_limits_when_met_then_said_in_one_line_and_given_back(void)
+{
+	struct gp_quota_limits limits = { 0 };
+	struct gp_wire_msg m, answer;
+	struct gp_job *job;
+	int bob, more;
+
+	begin();
+	d.quota.limits = &limits;
+	job = job_of(geteuid());
+	bob = client(geteuid());
+	limits.counts[GP_QUOTA_REQUESTS] = 1;
+	gp_wire_init(&m, GP_WIRE_WAIT);
+	m.header.job = job->id;
+	CHECK_EQ(call(bob, &m).header.type, 0);
+	answer = call(bob, &m);
+	CHECK_EQ(answer.header.type, GP_WIRE_ERROR);
+	CHECK_EQ(answer.error.code, -EDQUOT);
+	limits.counts[GP_QUOTA_ADOPTED] = 1;
+	more = connect_as(geteuid(), true);
+	CHECK_EQ(hello(more, GP_ROLE_SHIM, 0).header.type, GP_WIRE_WELCOME);
+	limits.counts[GP_QUOTA_CONNECTIONS] = 3;
+	answer = hello(connect_as(geteuid(), true), GP_ROLE_SHIM, 0);
+	CHECK_EQ(answer.error.code, -EDQUOT);
+	CHECK(strstr(answer.error.text, "max_adopted"));
+	close(bob);
+	settle();
+	CHECK_EQ(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_REQUESTS), 0);
+	CHECK_EQ(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_CONNECTIONS), 1);
+	CHECK_EQ(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_ADOPTED), 1);
+	close(more);
+	end();
+	CHECK_EQ(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_ADOPTED), 0);
+}
+
+static void test_reader_when_slow_then_its_bytes_are_charged_and_it_is_dropped(void)
+{
+	struct gp_quota_limits limits = { .sizes[GP_QUOTA_MESSAGE_BYTES] = 64 << 10 };
+	struct gp_wire_msg m;
+	struct gp_err err;
+	int slow, i;
+
+	begin();
+	d.quota.limits = &limits;
+	slow = client(geteuid());
+	gp_wire_init(&m, GP_WIRE_DEVICES);
+	/* The socket takes some hundred; the queue at most 64 KiB. */
+	for (i = 0; i < 10000 && gp_wire_send(slow, &m, NULL, 0, &err) == 0; i++)
+		settle();
+	CHECK(i < 10000);
+	CHECK_EQ(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_MESSAGES), 0);
+	CHECK_EQ(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_MESSAGE_BYTES), 0);
+	CHECK_EQ(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_CONNECTIONS), 0);
+	close(slow);
+	end();
+}
+
 static void test_stranger_when_silent_then_dropped_and_nobody_else(void)
 {
 	int silent, bob;
@@ -390,6 +449,8 @@ int main(void)
 	test_shim_when_it_names_foreign_job_then_refused_as_if_there_were_none();
 	test_supervisor_when_of_another_user_then_refused();
 	test_shim_when_it_asks_for_what_clients_ask_then_dropped();
+	test_limits_when_met_then_said_in_one_line_and_given_back();
+	test_reader_when_slow_then_its_bytes_are_charged_and_it_is_dropped();
 	test_stranger_when_silent_then_dropped_and_nobody_else();
 	test_shim_when_its_process_ends_and_a_child_keeps_the_connection_then_gone();
 	CHECK_EQ(rmdir(folder), 0);
