@@ -508,7 +508,7 @@ static void test_mover_when_killed_during_a_save_then_what_was_saved_is_there(vo
 		extents[i].bytes = GP_CHUNK_BYTES;
 		create(&extents[i]);
 	}
-	for (unsigned turn = 0; turn < 12; turn++) {
+	for (unsigned turn = 0; turn < 8; turn++) {
 		for (uint32_t i = 0; i < N_ALL; i++) {
 			extents[i].saved = false;
 			if (turn == 0 || (i + turn) % 3 == 0)
