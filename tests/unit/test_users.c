@@ -339,7 +339,7 @@ static void test_limits_when_met_then_said_in_one_line_and_given_back(void)
 	CHECK_EQ(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_ADOPTED), 0);
 }
 
-static void test_reader_when_slow_then_its_bytes_are_charged_and_it_is_dropped(void)
+static void test_reader_when_slow_then_charged_asked_for_no_more_and_given_back_at_its_end(void)
 {
 	struct gp_quota_limits limits = { .sizes[GP_QUOTA_MESSAGE_BYTES] = 64 << 10 };
 	struct gp_wire_msg m;
@@ -350,14 +350,17 @@ static void test_reader_when_slow_then_its_bytes_are_charged_and_it_is_dropped(v
 	d.quota.limits = &limits;
 	slow = client(geteuid());
 	gp_wire_init(&m, GP_WIRE_DEVICES);
-	/* The socket takes some hundred; the queue at most 64 KiB. */
+	/* The sockets take some hundred of each; the queue at most 64 KiB. */
 	for (i = 0; i < 10000 && gp_wire_send(slow, &m, NULL, 0, &err) == 0; i++)
 		settle();
 	CHECK(i < 10000);
+	CHECK(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_MESSAGES) > 0);
+	CHECK(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_MESSAGE_BYTES) <= 64 << 10);
+	close(slow);
+	settle();
 	CHECK_EQ(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_MESSAGES), 0);
 	CHECK_EQ(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_MESSAGE_BYTES), 0);
 	CHECK_EQ(gp_quota_used(&d.quota, geteuid(), GP_QUOTA_CONNECTIONS), 0);
-	close(slow);
 	end();
 }
 
@@ -450,7 +453,7 @@ int main(void)
 	test_supervisor_when_of_another_user_then_refused();
 	test_shim_when_it_asks_for_what_clients_ask_then_dropped();
 	test_limits_when_met_then_said_in_one_line_and_given_back();
-	test_reader_when_slow_then_its_bytes_are_charged_and_it_is_dropped();
+	test_reader_when_slow_then_charged_asked_for_no_more_and_given_back_at_its_end();
 	test_stranger_when_silent_then_dropped_and_nobody_else();
 	test_shim_when_its_process_ends_and_a_child_keeps_the_connection_then_gone();
 	CHECK_EQ(rmdir(folder), 0);
