@@ -148,6 +148,32 @@ static void test_daemon_when_it_goes_and_a_save_waits_then_that_is_given_up(void
 	stop_mover();
 }
 
+/* Its process thaws itself when it loses its daemon, and must not be frozen after that. */
+static void test_daemon_when_it_goes_and_a_freeze_waits_then_that_is_not_carried_out(void)
+{
+	struct gp_wire_ledger ledger;
+	CUstream stream;
+	int status;
+
+	start_mover("64M", "0");
+	create_all();
+	send_channels(64, true);
+	CHECK_EQ(dev.driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	meminfo();
+	CHECK_EQ(kill(mover.pid, SIGSTOP), 0);
+	CHECK_EQ(waitpid(mover.pid, &status, WUNTRACED), mover.pid);
+	send_switch(GP_WIRE_FREEZE);
+	daemon_goes();
+	CHECK_EQ(kill(mover.pid, SIGCONT), 0);
+	daemon_comes(&ledger);
+	CHECK_EQ(dev.driver.cuMemsetD8Async(extents[0].at, 0xff, GP_CHUNK_BYTES, stream),
+		 CUDA_SUCCESS);
+	CHECK_EQ(dev.driver.cuStreamSynchronize(stream), CUDA_SUCCESS);
+	dev.driver.cuStreamDestroy(stream);
+	destroy_all();
+	stop_mover();
+}
+
 /* More answers than the mover keeps for a daemon that does not read. */
 static void test_daemon_when_it_goes_without_reading_then_the_worker_does_not_hang(void)
 {
@@ -567,6 +593,7 @@ int main(void)
 	test_daemon_when_it_comes_back_then_it_hears_what_is_saved_and_can_load();
 	test_daemon_when_it_goes_during_a_save_then_the_save_is_finished();
 	test_daemon_when_it_goes_and_a_save_waits_then_that_is_given_up();
+	test_daemon_when_it_goes_and_a_freeze_waits_then_that_is_not_carried_out();
 	test_daemon_when_it_goes_without_reading_then_the_worker_does_not_hang();
 	test_daemon_when_it_refuses_at_first_then_the_mover_tries_again();
 	test_process_when_it_ends_without_a_daemon_then_its_bytes_are_dropped();
