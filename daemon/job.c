@@ -264,6 +264,7 @@ void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *caus
 	gp_command_drop(job);
 	gp_charge_drop(&job->blob_charge);
 	gp_charge_drop(&job->charge);
+	gp_close_fd(&job->spawner_fd);
 	va_start(ap, cause);
 	job_set_state_va(job, state, cause, ap);
 	va_end(ap);
@@ -732,8 +733,6 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 			return gp_err_set(err, -ENOMEM, "out of memory");
 	}
 	job->state_since_ns = gp_now_ns();
-	if (s->ended_ns)
-		return 0;
 	extra = gp_limits_find(s->blob, s->blob_bytes, (uint64_t)s->n_args + s->n_env + 1,
 			       &job->gid, &job->limits);
 	/* Rows can be damaged, or edited: what is not sound must not be walked. */
