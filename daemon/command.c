@@ -81,7 +81,7 @@ static void command_done(struct gp_history_query *query)
 		gp_job_finish(job, GP_JOB_FAILED, "its command cannot be read: %s", query->err.msg);
 		command_end(f);
 	} else if (query->blob_bytes != job->blob_bytes ||
-		   !gp_job_blob_is_sound(query->blob, query->blob_bytes, job->n_args, job->n_env)) {
+		   !gp_job_stored_blob_is_sound(job, query->blob, query->blob_bytes)) {
 		command_end(f);
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 	} else {
