@@ -65,18 +65,6 @@ static void command_again(struct gp_timer *timer)
 	gp_history_ask(f->job->daemon->history, &f->query);
 }
 
-static bool command_is_sound(const struct gp_job *job, const struct gp_history_query *query)
-{
-	struct gp_limits limits;
-	gid_t gid;
-	size_t extra = gp_limits_find(query->blob, query->blob_bytes,
-				      (uint64_t)job->n_args + job->n_env + 1, &gid, &limits);
-
-	return query->blob_bytes == job->blob_bytes &&
-	       gp_job_blob_is_sound(query->blob, query->blob_bytes - extra, job->n_args,
-				    job->n_env);
-}
-
 static void command_done(struct gp_history_query *query)
 {
 	struct gp_command_fetch *f = gp_container_of(query, struct gp_command_fetch, query);
@@ -93,7 +81,8 @@ static void command_done(struct gp_history_query *query)
 	} else if (query->code < 0) {
 		gp_job_finish(job, GP_JOB_FAILED, "its command cannot be read: %s", query->err.msg);
 		command_end(f);
-	} else if (!command_is_sound(job, query)) {
+	} else if (query->blob_bytes != job->blob_bytes ||
+		   !gp_job_stored_blob_is_sound(job, query->blob, query->blob_bytes)) {
 		command_end(f);
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 	} else {

@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -358,6 +359,10 @@ static int daemon_check_rights(struct gp_daemon *daemon, struct gp_err *err)
 		return gp_err_set(err, -EPERM,
 				  "gpupresd does not run as root: start it as the user gpupres, or "
 				  "with --user");
+	/* The environments of all users' queued jobs are in our memory: no core dumps, no ptrace.
+	 */
+	if (daemon->options.system && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return gp_err_sys(err, -errno, "cannot forbid core dumps");
 	if (getrlimit(RLIMIT_NOFILE, &daemon->files) < 0)
 		return gp_err_sys(err, -errno, "cannot read the limit of open files");
 	all = (struct rlimit){ daemon->files.rlim_max, daemon->files.rlim_max };

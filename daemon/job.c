@@ -146,6 +146,16 @@ bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint3
 	return n_args > 0 && n_strings == (uint64_t)n_args + n_env + 1;
 }
 
+bool gp_job_stored_blob_is_sound(const struct gp_job *job, const char *blob, size_t bytes)
+{
+	struct gp_limits limits;
+	gid_t gid;
+	size_t extra =
+		gp_limits_find(blob, bytes, (uint64_t)job->n_args + job->n_env + 1, &gid, &limits);
+
+	return gp_job_blob_is_sound(blob, bytes - extra, job->n_args, job->n_env);
+}
+
 void gp_job_set_command(struct gp_job *job, char *blob, uint32_t blob_bytes, uint32_t n_args,
 			uint32_t n_env)
 {
@@ -465,22 +475,10 @@ static int job_read_status(struct gp_job *job)
 	return 0;
 }
 
-/*
- * Nobody holds its processes together any more. In a system those without the shim are still in the
- * job's cgroup. One that may be frozen must not be killed, not even then.
- */
-static void job_kill_rest(struct gp_job *job)
-{
-	if (job->daemon->options.system && !job->adopted && gp_list_empty(&job->procs) &&
-	    gp_list_empty(&job->lost))
-		gp_spawner_kill(job->daemon, job->id);
-}
-
 void gp_job_end_unseen(struct gp_job *job, enum gp_job_state state, const char *cause)
 {
 	if (gp_job_state_is_final(job->state))
 		return;
-	job_kill_rest(job);
 	if (job->adopted)
 		job->exit_code = state == GP_JOB_DONE ? 0 : job->exit_code;
 	if (!job->adopted && job_read_status(job) == 0) {
@@ -702,7 +700,6 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 {
 	struct gp_daemon *daemon = arg;
 	struct gp_job *job;
-	size_t extra;
 
 	job = job_alloc(daemon, s->id);
 	if (!job)
@@ -733,8 +730,8 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 			return gp_err_set(err, -ENOMEM, "out of memory");
 	}
 	job->state_since_ns = gp_now_ns();
-	extra = gp_limits_find(s->blob, s->blob_bytes, (uint64_t)s->n_args + s->n_env + 1,
-			       &job->gid, &job->limits);
+	(void)gp_limits_find(s->blob, s->blob_bytes, (uint64_t)s->n_args + s->n_env + 1, &job->gid,
+			     &job->limits);
 	/* Rows can be damaged, or edited: what is not sound must not be walked. */
 	if (!s->state || s->state >= GP_JOB_STATE_MAX_) {
 		job->state = GP_JOB_QUEUED;
@@ -745,7 +742,7 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	if (gp_job_state_is_final(job->state))
 		return 0;
 	if (!(s->adopted && !s->blob_bytes && !s->n_args) &&
-	    !gp_job_blob_is_sound(s->blob, s->blob_bytes - extra, s->n_args, s->n_env)) {
+	    !gp_job_stored_blob_is_sound(job, s->blob, s->blob_bytes)) {
 		job->n_args = job->n_env = 0;
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 		return 0;

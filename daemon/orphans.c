@@ -2,6 +2,7 @@
 #include "daemon/orphans.h"
 
 #include "base/log.h"
+#include "daemon/spawner.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -39,6 +40,13 @@ size_t gp_orphans_kill(const struct gp_job *job)
 	struct dirent *entry;
 	size_t n = 0;
 
+	/* Another user's we can neither see nor signal; they are in a cgroup of their own. */
+	if (job->daemon->options.system) {
+		if (proc)
+			closedir(proc);
+		gp_spawner_kill(job->daemon, job->id);
+		return 0;
+	}
 	snprintf(id, sizeof(id), "GPUPRES_JOB=%" PRIu64, job->id);
 	snprintf(socket, sizeof(socket), "GPUPRES_SOCKET=%s/shim.sock",
 		 job->daemon->options.runtime_dir);

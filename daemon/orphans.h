@@ -10,6 +10,8 @@
 /*
  * Sends SIGKILL to all of them; returns how many there were that live. Reads all of /proc: some
  * milliseconds. None of them may be frozen.
+ *
+ * A daemon of all users asks gpupres-spawn to do it, by the job's cgroup, and returns 0.
  */
 size_t gp_orphans_kill(const struct gp_job *job);
 

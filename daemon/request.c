@@ -453,14 +453,9 @@ void gp_request_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int 
 		return;
 	}
 	job = gp_job_find(peer->daemon, msg->header.job);
-	if (!job) {
-		gp_recall_job(peer, msg);
-		return;
-	}
 	/* Whose job it is must not be told by how this fails. */
-	if (!gp_access_may(peer, job)) {
-		gp_peer_send_error(peer, msg, -ENOENT, "no job %" PRIu64 ": see gpupresctl list",
-				   msg->header.job);
+	if (!job || !gp_access_may(peer, job)) {
+		gp_recall_job(peer, msg);
 		return;
 	}
 	request_of_job(peer, msg, job);

@@ -168,6 +168,17 @@ def test_queued_jobs_keep_their_user_and_limits_over_a_restart():
         check(s.logs(ident).split() == [str(ALICE), "0007"], s.logs(ident))
 
 
+def test_queued_commands_that_are_not_held_in_memory():
+    with System() as s:
+        s.stop_spawn()
+        env = [w for i in range(8) for w in ("--env", "BIG%d=%s" % (i, 100000 * "x"))]
+        idents = [s.submit("sh", "-c", "umask; echo ${#BIG7}", options=env) for _ in range(12)]
+        s.start_spawn()
+        for ident in idents:
+            check(s.wait(ident) == 0, s.job(ident)["cause"])
+            check(s.logs(ident).split() == ["0022", "100000"], s.logs(ident))
+
+
 def test_root_and_system_users_are_refused_unless_allowed():
     with System(spawn_args=("--min-uid", "20000")) as s:
         for uid in (0, ALICE):
@@ -210,16 +221,26 @@ def test_cgroups_of_ended_jobs_are_removed():
         wait_until(lambda: not os.path.exists(path), "the removal of " + path)
 
 
-def hello(s, uid, sock_name="control.sock", role=1, job=0):
-    """A connection of a user that has said hello, or hello alone; None if it was refused."""
+def as_process_of(uid, function):
+    """Runs a function in a process of that user, which has ended when this returns."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([GROUP])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            function()
+            os._exit(0)
+        except BaseException as e:  # pylint: disable=broad-exception-caught
+            print(e, flush=True)
+            os._exit(1)
+    check(os.waitpid(pid, 0)[1] == 0, "in a process of uid %d" % uid)
+
+
+def hello(s, sock_name="control.sock", role=1, job=0):
+    """A connection that has said hello."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    os.setegid(GROUP)
-    os.seteuid(uid)
-    try:
-        sock.connect("%s/run/%s" % (s.dir, sock_name))
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
+    sock.connect("%s/run/%s" % (s.dir, sock_name))
     sock.send(struct.pack("=IIQQII IIII32s", HELLO, 80, job, 0, 0, 0, VERSION, VERSION, role, 0,
                           b"test"))
     return sock
@@ -243,37 +264,45 @@ def test_limits_are_each_users_own():
         check(s.wait(ident) == 0, "Bob's job")
         refused(s.ctl("submit", "--env", "A=" + 110000 * "x", "--", "true", check_code=False),
                 "(max_command_bytes)")
-        many = [hello(s, BOB) for _ in range(8)]
-        check(all(answer(sock)[0] == WELCOME for sock in many), "8 connections")
-        refused(s.ctl("list", check_code=False), "(max_connections)")
-        s.as_user(ALICE).ctl("list")
-        for sock in many:
-            sock.close()
+
+        def connect_too_often():
+            many = [hello(s) for _ in range(8)]
+            check(all(answer(sock)[0] == WELCOME for sock in many), "8 connections")
+            r = harness.subprocess.run([harness.CTL, "list"], env=s.env, capture_output=True,
+                                       text=True, check=False)
+            refused(r, "(max_connections)")
+            s.as_user(ALICE)
+        as_process_of(BOB, connect_too_often)
         s.as_user(BOB)
         wait_until(lambda: s.ctl("list", check_code=False).returncode == 0, "room again")
+
+
+def hostile(s, ident):
+    for role, job, text in ((1, 0, "not served"), (4, 0, "not served"), (9, 0, "not served"),
+                            (2, ident, "no job"), (3, ident, "no job"), (3, 0, "no job")):
+        kind, said = answer(hello(s, "shim.sock", role, job))
+        check(kind == ERROR and text in said, "role %d, job %d: %s" % (role, job, said))
+    # A shim, but what a client asks for ends the connection.
+    sock = hello(s, "shim.sock", 2, 0)
+    check(answer(sock)[0] == WELCOME, "a program that nobody submitted")
+    sock.send(struct.pack("=IIQQII Q", LIST, 40, 0, 0, 1, 0, 1))
+    check(answer(sock) == (0, ""), "LIST on shim.sock was answered")
+    # Who says nothing is dropped.
+    silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    silent.settimeout(30)
+    silent.connect(s.dir + "/run/shim.sock")
+    check(silent.recv(100) == b"", "a silent peer is kept")
 
 
 def test_hostile_peer_on_the_socket_for_jobs():
     with System() as s:
         ident = s.as_user(ALICE).submit("sleep", "1000")
         s.wait_state(ident, "running")
-        for role, job, text in ((1, 0, "not served"), (4, 0, "not served"), (9, 0, "not served"),
-                                (2, ident, "no job"), (3, ident, "no job"), (3, 0, "no job")):
-            kind, said = answer(hello(s, OUTSIDER, "shim.sock", role, job))
-            check(kind == ERROR and text in said, "role %d, job %d: %s" % (role, job, said))
-        # Its own user cannot take the place of the supervisor that is there.
-        check(answer(hello(s, ALICE, "shim.sock", 3, ident))[0] == ERROR, "a second supervisor")
-        # A shim, but what a client asks for ends the connection.
-        sock = hello(s, OUTSIDER, "shim.sock", 2, 0)
-        check(answer(sock)[0] == WELCOME, "a program that nobody submitted")
-        sock.send(struct.pack("=IIQQII Q", LIST, 40, 0, 0, 1, 0, 1))
-        check(answer(sock) == (0, ""), "LIST on shim.sock was answered")
+        as_process_of(OUTSIDER, lambda: hostile(s, ident))
+        # Nor can its own user take the place of the supervisor that is there.
+        as_process_of(ALICE, lambda: check(
+            answer(hello(s, "shim.sock", 3, ident))[0] == ERROR, "a second supervisor"))
         check(s.job(ident)["state"] == "running", "the job")
-        # Who says nothing is dropped.
-        silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        silent.settimeout(30)
-        silent.connect(s.dir + "/run/shim.sock")
-        check(silent.recv(100) == b"", "a silent peer is kept")
 
 
 def test_twenty_thousand_connections():
@@ -287,11 +316,11 @@ def test_twenty_thousand_connections():
         try:
             begin = time.monotonic()
             for i in range(n):
-                socks.append(hello(s, ALICE if i % 2 else BOB))
+                socks.append(hello(s))
                 check(answer(socks[-1])[0] == WELCOME, "connection %d" % i)
             took = time.monotonic() - begin
             begin = time.monotonic()
-            check(s.wait(s.submit("true")) == 0, "a job beside them")
+            check(s.as_user(ALICE).wait(s.submit("true")) == 0, "a job beside them")
             print("     %d connections in %.1f s, then a job in %.2f s" %
                   (n, took, time.monotonic() - begin))
         finally:
