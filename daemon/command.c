@@ -4,12 +4,13 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "daemon/history.h"
+#include "daemon/limits.h"
 #include "daemon/store.h"
 
 #include <errno.h>
 #include <inttypes.h>
 
-/* Not written yet, on a disk that is full: looked for again. */
+/* Not written yet, on a disk that is slow, or full: looked for again. */
 #define COMMAND_RETRY_NS GP_NS_PER_SEC
 
 /* Belongs to its job, which is not freed before the query has come back. */
@@ -64,6 +65,18 @@ static void command_again(struct gp_timer *timer)
 	gp_history_ask(f->job->daemon->history, &f->query);
 }
 
+static bool command_is_sound(const struct gp_job *job, const struct gp_history_query *query)
+{
+	struct gp_limits limits;
+	gid_t gid;
+	size_t extra = gp_limits_find(query->blob, query->blob_bytes,
+				      (uint64_t)job->n_args + job->n_env + 1, &gid, &limits);
+
+	return query->blob_bytes == job->blob_bytes &&
+	       gp_job_blob_is_sound(query->blob, query->blob_bytes - extra, job->n_args,
+				    job->n_env);
+}
+
 static void command_done(struct gp_history_query *query)
 {
 	struct gp_command_fetch *f = gp_container_of(query, struct gp_command_fetch, query);
@@ -75,13 +88,12 @@ static void command_done(struct gp_history_query *query)
 	} else if (job->cancelling) {
 		command_end(f);
 		gp_job_finish(job, GP_JOB_CANCELLED, "cancelled before it was started");
-	} else if (query->code == -ENOENT && gp_store_is_failing(job->daemon->store)) {
+	} else if (query->code == -ENOENT && gp_store_backlog_bytes(job->daemon->store)) {
 		gp_timer_arm(&job->daemon->loop, &f->retry, gp_now_ns() + COMMAND_RETRY_NS);
 	} else if (query->code < 0) {
 		gp_job_finish(job, GP_JOB_FAILED, "its command cannot be read: %s", query->err.msg);
 		command_end(f);
-	} else if (query->blob_bytes != job->blob_bytes ||
-		   !gp_job_stored_blob_is_sound(job, query->blob, query->blob_bytes)) {
+	} else if (!command_is_sound(job, query)) {
 		command_end(f);
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 	} else {

@@ -146,16 +146,6 @@ bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint3
 	return n_args > 0 && n_strings == (uint64_t)n_args + n_env + 1;
 }
 
-bool gp_job_stored_blob_is_sound(const struct gp_job *job, const char *blob, size_t bytes)
-{
-	struct gp_limits limits;
-	gid_t gid;
-	size_t extra =
-		gp_limits_find(blob, bytes, (uint64_t)job->n_args + job->n_env + 1, &gid, &limits);
-
-	return gp_job_blob_is_sound(blob, bytes - extra, job->n_args, job->n_env);
-}
-
 void gp_job_set_command(struct gp_job *job, char *blob, uint32_t blob_bytes, uint32_t n_args,
 			uint32_t n_env)
 {
@@ -274,6 +264,7 @@ void gp_job_finish(struct gp_job *job, enum gp_job_state state, const char *caus
 	gp_command_drop(job);
 	gp_charge_drop(&job->blob_charge);
 	gp_charge_drop(&job->charge);
+	gp_close_fd(&job->spawner_fd);
 	va_start(ap, cause);
 	job_set_state_va(job, state, cause, ap);
 	va_end(ap);
@@ -699,6 +690,7 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 {
 	struct gp_daemon *daemon = arg;
 	struct gp_job *job;
+	size_t extra;
 
 	job = job_alloc(daemon, s->id);
 	if (!job)
@@ -729,10 +721,8 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 			return gp_err_set(err, -ENOMEM, "out of memory");
 	}
 	job->state_since_ns = gp_now_ns();
-	if (s->ended_ns)
-		return 0;
-	(void)gp_limits_find(s->blob, s->blob_bytes, (uint64_t)s->n_args + s->n_env + 1, &job->gid,
-			     &job->limits);
+	extra = gp_limits_find(s->blob, s->blob_bytes, (uint64_t)s->n_args + s->n_env + 1,
+			       &job->gid, &job->limits);
 	/* Rows can be damaged, or edited: what is not sound must not be walked. */
 	if (!s->state || s->state >= GP_JOB_STATE_MAX_) {
 		job->state = GP_JOB_QUEUED;
@@ -743,7 +733,7 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 	if (gp_job_state_is_final(job->state))
 		return 0;
 	if (!(s->adopted && !s->blob_bytes && !s->n_args) &&
-	    !gp_job_stored_blob_is_sound(job, s->blob, s->blob_bytes)) {
+	    !gp_job_blob_is_sound(s->blob, s->blob_bytes - extra, s->n_args, s->n_env)) {
 		job->n_args = job->n_env = 0;
 		gp_job_finish(job, GP_JOB_FAILED, "its row in the database is damaged");
 		return 0;

@@ -949,10 +949,3 @@ void gp_preempt_freeze_again(struct gp_job *job)
 	}
 	preempt_advance(job);
 }
-
-void gp_preempt_thaw_strays(struct gp_job *job)
-{
-	/* Nobody waits for the answer: where it is refused nothing was off. */
-	if (job->device && preempt_switch(job, GP_WIRE_THAW))
-		preempt_set_thawed(job);
-}

@@ -38,7 +38,5 @@ void gp_preempt_mover_gone(struct gp_job *job);
 
 /* After recovery: freezes a held job whose memory is all there, whether or not it is frozen. */
 void gp_preempt_freeze_again(struct gp_job *job);
-/* After recovery: a running process may have been frozen by the last daemon's last order. */
-void gp_preempt_thaw_strays(struct gp_job *job);
 
 #endif

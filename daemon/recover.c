@@ -240,11 +240,9 @@ static void recover_act(struct gp_job *job, const struct gp_resync_verdict *v)
 	case GP_RESYNC_KEEP:
 	case GP_RESYNC_WAIT:
 	case GP_RESYNC_EXPEL:
+	case GP_RESYNC_RUN:
 	case GP_RESYNC_STAY_SWAPPED:
 	case GP_RESYNC_OUTCOME_MAX_:
-		break;
-	case GP_RESYNC_RUN:
-		gp_preempt_thaw_strays(job);
 		break;
 	case GP_RESYNC_THAW:
 	case GP_RESYNC_BRING_BACK:

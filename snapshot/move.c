@@ -466,6 +466,18 @@ static bool move_cancelled(struct gp_move *m, struct gp_err *err)
 	return true;
 }
 
+/*
+ * What was begun is finished; but the next daemon does not wait for more than that. It decides anew
+ * what is to be moved, and finds what was saved.
+ */
+static bool move_has_no_daemon(struct gp_move *m, struct gp_err *err)
+{
+	if (!atomic_load(&m->hurry))
+		return false;
+	gp_err_set(err, -ECANCELED, "the move was given up: the daemon that asked for it is gone");
+	return true;
+}
+
 /* Finishes the oldest slot in use, which has been placed. */
 static int move_finish_one(struct gp_move *m, struct gp_err *err)
 {
@@ -519,7 +531,7 @@ static int move_begin_one(struct gp_move *m, struct gp_link_batch *batch, struct
 	struct gp_move_slot *slot;
 	int r;
 
-	if (move_cancelled(m, err))
+	if (move_cancelled(m, err) || move_has_no_daemon(m, err))
 		return -ECANCELED;
 	if (m->n_started - m->n_finished == GP_MOVE_SLOTS) {
 		r = move_finish_one(m, err);

@@ -48,7 +48,7 @@ struct gp_move {
 	struct gp_store store;
 	struct gp_outbox *outbox;
 	atomic_bool stop;	 /* the mover ends: give up the move under way */
-	atomic_bool hurry;	 /* the daemon is gone: wait for no shim that says nothing */
+	atomic_bool hurry;	 /* the daemon is gone: begin no extent, wait for no silent shim */
 	char *host;		 /* registered memory: staging buffers, then the slots' sums */
 	CUdeviceptr device_host; /* as the device sees it */
 	CUdeviceptr base;

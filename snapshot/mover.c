@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -235,6 +236,7 @@ static int mover_dispatch(struct gp_mover *m, const struct gp_wire_msg *request,
 /* One request. */
 static int mover_receive(struct gp_mover *m, struct gp_err *err)
 {
+	struct pollfd daemon = { .fd = m->uplink.sock };
 	gp_auto_fd int fd = -1;
 	struct gp_err why = { 0 };
 	struct gp_wire_msg request;
@@ -244,6 +246,10 @@ static int mover_receive(struct gp_mover *m, struct gp_err *err)
 	r = gp_wire_recv(m->uplink.sock, &request, &fd, 1, &n_fds, 0, err);
 	if (r < 0)
 		return r == -ETIMEDOUT ? 0 : r;
+	/* Its process may have thawed itself meanwhile, and would stay frozen with nobody to know.
+	 */
+	if (request.header.type == GP_WIRE_FREEZE && poll(&daemon, 1, 0) != 0)
+		return 0;
 	if (mover_dispatch(m, &request, &fd, &why) < 0)
 		mover_reply_error(m, &request, &why);
 	return 0;

@@ -8,11 +8,11 @@
  * Threads: main (the loop: requests, freezing, answers), the move worker (snapshot/worker.h), and
  * whatever the driver starts. Signals are blocked everywhere and read by the loop.
  *
- * The mover outlives the daemon. When the connection ends, the worker finishes what it has under
- * way, answers to nobody are dropped, and the mover tries to connect again, which the next daemon
- * accepts; then it says what it has (LEDGER for each process) and serves on. Links to shims stay
- * open meanwhile, and a process that ends is forgotten. Without a daemon for a while the
- * mover ends, unless it has saved bytes of a process that may live.
+ * The mover outlives the daemon. When the connection ends, the worker finishes the extents that it
+ * has begun, answers to nobody are dropped, and the mover tries to connect again, which the next
+ * daemon accepts; then it says what it has (LEDGER for each process) and serves on. Links to shims
+ * stay open meanwhile, and a process that ends is forgotten. Without a daemon for a while the mover
+ * ends, unless it has saved bytes of a process that may live.
  *
  * When SIGTERM comes it ends at once. It thaws nothing then: the memory of a swapped process is
  * gone, and running it would destroy it. What is saved stays in arena, ledger and swap file, and

@@ -290,6 +290,8 @@ class Chaos:
             except harness.Failed:
                 self.fail("%s: %s instead of %s" % (what, function(), wanted))
         expect("processes of jobs", lambda: machine.job_processes(self.run_dir()), {})
+        for pid, ident in machine.job_processes(self.run_dir()).items():
+            self.fail("process %d of job %d is left" % (pid, ident), ident)
         expect("supervisors", lambda: machine.supervisors(self.run_dir()), {})
         expect("free memory", lambda: {n: d["free_bytes"] for n, d in
                                        self.settled_devices().items()}, self.empty)
@@ -364,7 +366,8 @@ def parse():
     parser.add_argument("--drain", type=int, default=300, help="seconds until all must have ended")
     parser.add_argument("--seed", type=int, default=0, help="0: by the clock")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a failed run")
-    parser.add_argument("--kill", default="jobs,supervisors", help="any of " + ",".join(KILLS))
+    parser.add_argument("--kill", default=",".join(KILLS),
+                        help="what is killed, of " + ",".join(KILLS) + " (all)")
     args = parser.parse_args()
     args.seed = args.seed or int(time.time())
     args.kill = [k for k in args.kill.split(",") if k]

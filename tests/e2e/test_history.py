@@ -143,7 +143,7 @@ def test_a_hundred_thousand_jobs_of_the_past():
             new = d.submit("/bin/true")
             check(new == n + 1, "the next job is %d" % new)
             d.wait(new)
-            check(len(d.jobs()) == 1000, "%d jobs in memory" % len(d.jobs()))
+            wait_until(lambda: len(d.jobs()) == 1000, "a thousand ended jobs in memory")
         finally:
             d.close()
 

@@ -107,6 +107,15 @@ def test_status_when_jobs_come_and_go_then_told():
         manager.told("STATUS=0 jobs, 0 running, 0 swapped")
 
 
+def test_reload_when_hung_up_then_told_from_begin_to_end():
+    with Manager() as manager, manager.start() as d:
+        manager.told("READY=1")
+        d.process.send_signal(signal.SIGHUP)
+        manager.told("RELOADING=1")
+        manager.told("READY=1")
+        check(d.jobs() == [], "jobs after the reload")
+
+
 def test_watchdog_when_loop_stands_then_no_ping():
     with Manager() as manager, manager.start(WATCHDOG_USEC="400000") as d:
         manager.told("WATCHDOG=1")

@@ -65,6 +65,43 @@ static void check_load(void)
 		CHECK(intact(&extents[i]));
 }
 
+/* The extents that the mover said were saved, and those only, have to be there. */
+static void load_saved(void)
+{
+	uint32_t n = 0;
+	struct gp_wire_msg m;
+
+	request(GP_WIRE_LOAD);
+	for (uint32_t i = 0; i < N_ALL; i++) {
+		if (!extents[i].saved)
+			continue;
+		memset(chunk_of(&extents[i], 0), 0x5a, extents[i].bytes);
+		send_extents(i, 1, false);
+		n++;
+	}
+	init_request(&m, GP_WIRE_EXTENTS);
+	m.extents.last = 1;
+	send_msg(mover.link, &m);
+	expect_ack(0);
+	expect(&m, GP_WIRE_LOAD_DONE);
+	CHECK_EQ(m.load_done.n_extents, n);
+	for (uint32_t i = 0; i < N_ALL; i++)
+		CHECK(!extents[i].saved || intact(&extents[i]));
+}
+
+static void read_saved(unsigned n_messages)
+{
+	struct gp_wire_msg m;
+
+	while (n_messages--) {
+		receive(mover.sock, &m);
+		if (m.header.type != GP_WIRE_SAVED)
+			return;
+		for (uint32_t i = 0; i < m.saved.n; i++)
+			extents[m.saved.ids[i]].saved = true;
+	}
+}
+
 /* --- the daemon goes --- */
 
 static void test_daemon_when_it_comes_back_then_it_hears_what_is_saved_and_can_load(void)
@@ -101,23 +138,32 @@ static void test_daemon_when_it_comes_back_then_it_hears_what_is_saved_and_can_l
 	stop_mover();
 }
 
-/* The save goes on, the next daemon hears of all of it, and no answer meant for the first. */
-static void test_daemon_when_it_goes_during_a_save_then_the_save_is_finished(void)
+/*
+ * What was begun is finished, and the shim gets rid of the rest. The next daemon hears of what is
+ * saved, and no answer meant for the first.
+ */
+static void test_daemon_when_it_goes_during_a_save_then_what_was_begun_is_kept(void)
 {
 	struct gp_wire_ledger ledger;
 	struct gp_wire_msg m;
 
 	start_mover("64M", "0");
 	create_all();
+	for (uint32_t i = 0; i < N_EXTENTS; i++)
+		extents[i].saved = false;
 	request(GP_WIRE_SAVE);
 	send_extents(0, 2, false);
+	read_saved(1);
 	daemon_goes();
 	send_extents(2, 3, true);
 	mover.epoch++;
 	daemon_comes(&ledger);
-	CHECK_EQ(ledger.n_extents, N_EXTENTS);
+	CHECK(ledger.n_extents >= 1 && ledger.n_extents <= N_EXTENTS);
 	request(GP_WIRE_MEMINFO);
 	expect(&m, GP_WIRE_MEMINFO);
+	load_saved();
+	save_all(&m);
+	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
 	check_load();
 	destroy_all();
 	stop_mover();
@@ -144,6 +190,32 @@ static void test_daemon_when_it_goes_and_a_save_waits_then_that_is_given_up(void
 	CHECK_EQ(ledger.linked, 1);
 	save_all(&m);
 	CHECK_EQ(m.header.type, GP_WIRE_SAVE_DONE);
+	destroy_all();
+	stop_mover();
+}
+
+/* Its process thaws itself when it loses its daemon, and must not be frozen after that. */
+static void test_daemon_when_it_goes_and_a_freeze_waits_then_that_is_not_carried_out(void)
+{
+	struct gp_wire_ledger ledger;
+	CUstream stream;
+	int status;
+
+	start_mover("64M", "0");
+	create_all();
+	send_channels(64, true);
+	CHECK_EQ(dev.driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	meminfo();
+	CHECK_EQ(kill(mover.pid, SIGSTOP), 0);
+	CHECK_EQ(waitpid(mover.pid, &status, WUNTRACED), mover.pid);
+	send_switch(GP_WIRE_FREEZE);
+	daemon_goes();
+	CHECK_EQ(kill(mover.pid, SIGCONT), 0);
+	daemon_comes(&ledger);
+	CHECK_EQ(dev.driver.cuMemsetD8Async(extents[0].at, 0xff, GP_CHUNK_BYTES, stream),
+		 CUDA_SUCCESS);
+	CHECK_EQ(dev.driver.cuStreamSynchronize(stream), CUDA_SUCCESS);
+	dev.driver.cuStreamDestroy(stream);
 	destroy_all();
 	stop_mover();
 }
@@ -457,43 +529,6 @@ static void test_successor_when_files_are_no_inheritance_then_it_makes_its_own(v
 	}
 }
 
-/* The extents that the mover said were saved, and those only, have to be there. */
-static void load_saved(void)
-{
-	uint32_t n = 0;
-	struct gp_wire_msg m;
-
-	request(GP_WIRE_LOAD);
-	for (uint32_t i = 0; i < N_ALL; i++) {
-		if (!extents[i].saved)
-			continue;
-		memset(chunk_of(&extents[i], 0), 0x5a, extents[i].bytes);
-		send_extents(i, 1, false);
-		n++;
-	}
-	init_request(&m, GP_WIRE_EXTENTS);
-	m.extents.last = 1;
-	send_msg(mover.link, &m);
-	expect_ack(0);
-	expect(&m, GP_WIRE_LOAD_DONE);
-	CHECK_EQ(m.load_done.n_extents, n);
-	for (uint32_t i = 0; i < N_ALL; i++)
-		CHECK(!extents[i].saved || intact(&extents[i]));
-}
-
-static void read_saved(unsigned n_messages)
-{
-	struct gp_wire_msg m;
-
-	while (n_messages--) {
-		receive(mover.sock, &m);
-		if (m.header.type != GP_WIRE_SAVED)
-			return;
-		for (uint32_t i = 0; i < m.saved.n; i++)
-			extents[m.saved.ids[i]].saved = true;
-	}
-}
-
 /*
  * A save of what is saved already and has changed in part, killed after a different number of
  * messages each time: what was SAVED is there as it is now, whether or not the rest got that far.
@@ -565,8 +600,9 @@ int main(void)
 {
 	begin();
 	test_daemon_when_it_comes_back_then_it_hears_what_is_saved_and_can_load();
-	test_daemon_when_it_goes_during_a_save_then_the_save_is_finished();
+	test_daemon_when_it_goes_during_a_save_then_what_was_begun_is_kept();
 	test_daemon_when_it_goes_and_a_save_waits_then_that_is_given_up();
+	test_daemon_when_it_goes_and_a_freeze_waits_then_that_is_not_carried_out();
 	test_daemon_when_it_goes_without_reading_then_the_worker_does_not_hang();
 	test_daemon_when_it_refuses_at_first_then_the_mover_tries_again();
 	test_process_when_it_ends_without_a_daemon_then_its_bytes_are_dropped();
