@@ -37,6 +37,12 @@ int gp_client_open(struct gp_client *c, const char *path, struct gp_err *err)
 				  "no daemon answers at %s: start one with gpupresd --user, "
 				  "or give its socket with --socket",
 				  path);
+	if (r == -EACCES)
+		return gp_err_set(
+			err, r,
+			"you may not use %s: ask an administrator to make you a member of "
+			"its group (ls -l says which)",
+			path);
 	if (r < 0)
 		return r;
 	c->sock = r;

@@ -216,7 +216,8 @@ static int daemon_folder(const char *path, mode_t mode, struct gp_err *err)
 {
 	struct stat st;
 
-	if (mkdir(path, mode) < 0 && errno != EEXIST)
+	/* Our umask is meant for files. */
+	if (mkdir(path, mode) == 0 ? chmod(path, mode) < 0 : errno != EEXIST)
 		return gp_err_sys(err, -errno, "cannot make the folder %s", path);
 	if (lstat(path, &st) < 0)
 		return gp_err_sys(err, -errno, "cannot look at %s", path);

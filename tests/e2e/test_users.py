@@ -80,7 +80,7 @@ def test_who_is_not_in_the_group_cannot_submit():
     with System() as s:
         s.as_user(OUTSIDER)
         r = s.ctl("list", groups=(), check_code=False)
-        refused(r, "Permission denied")
+        refused(r, "you may not use")
 
 
 def test_preempt_of_programs_of_two_users():
