@@ -301,15 +301,25 @@ static void request_wait_for_op(struct gp_peer *peer, const struct gp_wire_msg *
 		gp_job_answer(job, msg->header.type, job->op_code, job->op_error);
 }
 
+/* Of a job that stays where it is: a later daemon must know. */
+static void request_set_held(struct gp_job *job, bool held)
+{
+	if (job->held == held)
+		return;
+	job->held = held;
+	gp_job_set_state(job, job->state, held ? "held by hand" : "held no more");
+}
+
 static void request_preempt(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
 {
 	enum gp_job_state to = (enum gp_job_state)msg->preempt.to;
 	struct gp_err err;
+	bool was_held;
 	int r;
 
 	/* Already there, or deeper: done, and from now on held. */
 	if (job->op == GP_OP_NONE && (job->state == to || job->state == GP_JOB_SWAPPED)) {
-		job->held = true;
+		request_set_held(job, true);
 		request_send_job(peer, msg, job);
 		return;
 	}
@@ -319,18 +329,39 @@ static void request_preempt(struct gp_peer *peer, const struct gp_wire_msg *msg,
 		gp_job_add_request(job, peer, msg);
 		return;
 	}
+	/* Stored with the state that it begins with. */
+	was_held = job->held;
+	job->held = true;
 	r = gp_preempt_begin(job, to, "preempted by hand", &err);
 	if (r < 0) {
+		job->held = was_held;
 		gp_peer_send_error(peer, msg, r, "%s", err.msg);
 		return;
 	}
-	job->held = true;
 	request_wait_for_op(peer, msg, job);
+}
+
+/*
+ * What others were promised is not its to take, or they would fail for the lack of it. From now on
+ * it is the scheduler's.
+ */
+static void request_resume_later(struct gp_peer *peer, const struct gp_wire_msg *msg,
+				 struct gp_job *job)
+{
+	char text[32];
+
+	request_set_held(job, false);
+	gp_schedule_want(peer->daemon);
+	gp_peer_send_error(peer, msg, -ENOMEM,
+			   "job %" PRIu64 ": its %s do not fit beside what other jobs were "
+			   "promised: it comes back when they do",
+			   job->id, gp_size_format(gp_job_released_bytes(job), text, sizeof(text)));
 }
 
 static void request_resume(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)
 {
 	struct gp_err err;
+	bool was_held;
 	int r;
 
 	if (job->state == GP_JOB_RUNNING && job->op == GP_OP_NONE) {
@@ -342,12 +373,19 @@ static void request_resume(struct gp_peer *peer, const struct gp_wire_msg *msg, 
 		gp_job_add_request(job, peer, msg);
 		return;
 	}
+	if (job->state == GP_JOB_SWAPPED && job->op == GP_OP_NONE && !job->cancelling &&
+	    !job->recovering && !gp_schedule_has_room(job)) {
+		request_resume_later(peer, msg, job);
+		return;
+	}
+	was_held = job->held;
+	job->held = false;
 	r = gp_preempt_resume(job, "resumed by hand", &err);
 	if (r < 0) {
+		job->held = was_held;
 		gp_peer_send_error(peer, msg, r, "%s", err.msg);
 		return;
 	}
-	job->held = false;
 	request_wait_for_op(peer, msg, job);
 }
 

@@ -398,6 +398,17 @@ void gp_schedule_decide(struct gp_device *d)
 	}
 }
 
+bool gp_schedule_has_room(const struct gp_job *job)
+{
+	const struct gp_device *d = job->device;
+	uint64_t promised;
+
+	if (!d->ready || d->meminfo_pending || d->daemon->schedule_wanted)
+		return true;
+	promised = schedule_promised(d);
+	return !promised || d->meminfo.free_bytes >= promised + gp_job_released_bytes(job);
+}
+
 void gp_schedule_add_need(struct gp_proc *proc, const struct gp_wire_msg *msg)
 {
 	struct gp_device *d = proc->job->device;

@@ -15,6 +15,11 @@ void gp_schedule_later(struct gp_daemon *daemon);
 void gp_schedule_turn(struct gp_daemon *daemon);
 /* The device's free memory has just been read: decide. */
 void gp_schedule_decide(struct gp_device *device);
+/*
+ * Whether the memory of a swapped job fits beside what others were promised. True where nobody was,
+ * or where the last reading is too old to tell: then the driver says.
+ */
+bool gp_schedule_has_room(const struct gp_job *job);
 /* An allocation of @proc waits. Answered by OK or ERROR. */
 void gp_schedule_add_need(struct gp_proc *proc, const struct gp_wire_msg *msg);
 

@@ -66,6 +66,10 @@ static const struct gp_transition transitions[] = {
 	{ QUEUED | STARTED, GP_JOB_FROZEN, GP_BY_RESYNC },
 	{ QUEUED | STARTED, GP_JOB_SWAPPED, GP_BY_RESYNC },
 
+	/* held by hand, or no more, where it is */
+	{ FROZEN, GP_JOB_FROZEN, GP_BY_REQUEST },
+	{ SWAPPED, GP_JOB_SWAPPED, GP_BY_REQUEST },
+
 	/* the end */
 	{ QUEUED | STARTED, GP_JOB_DONE, GP_BY_SUPERVISOR },
 	{ QUEUED | STARTED, GP_JOB_CANCELLED, GP_BY_SUPERVISOR },

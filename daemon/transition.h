@@ -27,6 +27,7 @@ enum gp_transition_by {
 	GP_BY_MOVER = 1 << 6,	   /* the mover ended [gp_preempt_mover_gone] */
 	GP_BY_PROCS = 1 << 7,	   /* the last of its CUDA processes ended [gp_preempt_proc_gone] */
 	GP_BY_RESYNC = 1 << 8,	   /* a new daemon met what was left of it [resync.c] */
+	GP_BY_REQUEST = 1 << 9,	   /* a client holds it where it is, or no more [request.c] */
 };
 
 struct gp_transition {

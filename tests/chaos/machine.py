@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is there on the machine of one daemon: its processes, descriptors and files."""
+import collections
 import os
 
 
@@ -62,15 +63,15 @@ def children(pid):
 
 
 def descriptors(pid):
-    """What the process holds open, by kind, sorted: comparable between two moments."""
-    found = []
+    """What the process holds open: how many of each kind."""
+    found = collections.Counter()
     for fd in os.listdir("/proc/%d/fd" % pid):
         try:
             target = os.readlink("/proc/%d/fd/%s" % (pid, fd))
         except OSError:
             continue
-        found.append(target.split("[")[0] if "[" in target else target.removesuffix(" (deleted)"))
-    return sorted(found)
+        found[target.split("[")[0] if "[" in target else target.removesuffix(" (deleted)")] += 1
+    return found
 
 
 def files(folder):

@@ -257,6 +257,37 @@ static void test_resume_when_memory_is_refused_then_job_rests_and_is_tried_again
 	end();
 }
 
+/* What a job that is starting declared is not there for who is resumed by hand. */
+static void test_resume_by_hand_when_memory_is_promised_then_left_to_the_scheduler(void)
+{
+	struct gp_job *starting;
+	struct gp_wire_msg m;
+
+	begin();
+	preempt(GP_JOB_SWAPPED);
+	to_swapped();
+	job->held = true;
+	starting = gp_job_new(&d, "starting", d.uid, 0, 6 * MIB);
+	starting->device = device;
+	gp_job_set_state(starting, GP_JOB_RUNNING, "test");
+	say_free(8 * MIB);
+	say_free(8 * MIB);
+	client = dial(GP_ROLE_CLI, 0);
+	expect(client, GP_WIRE_WELCOME, &m);
+	gp_wire_init(&m, GP_WIRE_RESUME);
+	m.header.job = job->id;
+	send_to(client, &m);
+	expect(client, GP_WIRE_ERROR, &m);
+	CHECK_EQ(m.error.code, -ENOMEM);
+	CHECK_EQ(job->state, GP_JOB_SWAPPED);
+	CHECK(!job->held);
+	expect_none(shim);
+	say_free(10 * MIB);
+	say_free(10 * MIB);
+	expect(shim, GP_WIRE_RECREATE, &m);
+	end();
+}
+
 static void test_freeze_when_refused_after_the_job_is_being_killed_then_killing_goes_on(void)
 {
 	struct gp_wire_msg freeze, m;
@@ -482,6 +513,7 @@ int main(void)
 	test_save_when_it_fails_and_memory_is_refused_then_job_stays_swapped();
 	test_save_when_only_the_process_owes_an_answer_then_mover_is_not_replaced();
 	test_resume_when_memory_is_refused_then_job_rests_and_is_tried_again();
+	test_resume_by_hand_when_memory_is_promised_then_left_to_the_scheduler();
 	test_freeze_when_refused_after_the_job_is_being_killed_then_killing_goes_on();
 	test_request_when_there_is_nothing_to_save_then_answered();
 	test_need_when_reading_is_older_than_it_then_read_again_before_it_is_refused();
