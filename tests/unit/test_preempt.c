@@ -327,63 +327,6 @@ static void test_request_when_there_is_nothing_to_save_then_answered(void)
 	end();
 }
 
-/* --- floods --- */
-
-static void test_shim_when_its_mover_is_busy_then_it_waits_and_nothing_is_lost(void)
-{
-	uint64_t n_sent = 0, n_read = 0;
-	struct gp_wire_msg m;
-	struct gp_err err;
-	int r;
-
-	begin();
-	for (;;) {
-		gp_wire_init(&m, GP_WIRE_CHANNELS);
-		m.channels.generation = 1000 + n_sent;
-		m.channels.total = m.channels.n = m.channels.complete = 1;
-		r = gp_wire_send(shim, &m, NULL, 0, &err);
-		settle();
-		if (r < 0)
-			break;
-		CHECK(++n_sent < GP_PEER_MAX_QUEUED);
-	}
-	CHECK_EQ(r, -EAGAIN);
-	CHECK(device->mover && !device->mover->failed);
-	while (n_read < n_sent) {
-		settle();
-		CHECK_EQ(gp_wire_recv(mover, &m, NULL, 0, NULL, 0, &err), 0);
-		if (m.header.type == GP_WIRE_CHANNELS && m.channels.generation >= 1000)
-			CHECK_EQ(m.channels.generation, 1000 + n_read++);
-	}
-	preempt(GP_JOB_SWAPPED);
-	to_swapped();
-	end();
-}
-
-static void test_need_when_too_many_wait_then_one_more_is_refused(void)
-{
-	struct gp_wire_msg m;
-
-	begin();
-	for (int i = 0; i < GP_PROC_MAX_NEEDS; i++)
-		say_need(shim, MIB);
-	expect_none(shim);
-	say_need(shim, MIB);
-	expect(shim, GP_WIRE_ERROR, &m);
-	CHECK_EQ(m.error.code, -EBUSY);
-	/* As they are answered, others may come. */
-	for (int n = 0; n < GP_PROC_MAX_NEEDS;) {
-		say_free(GIB);
-		while (next(shim, &m)) {
-			CHECK_EQ(m.header.type, GP_WIRE_OK);
-			n++;
-		}
-	}
-	say_need(shim, 2 * MIB);
-	expect_none(shim);
-	end();
-}
-
 /* --- memory --- */
 
 static void test_need_when_reading_is_older_than_it_then_read_again_before_it_is_refused(void)
@@ -522,7 +465,5 @@ int main(void)
 	test_need_when_granted_twice_for_nothing_then_refused();
 	test_memory_when_a_process_lies_then_no_more_than_the_device();
 	test_list_when_longer_than_a_queue_then_complete();
-	test_shim_when_its_mover_is_busy_then_it_waits_and_nothing_is_lost();
-	test_need_when_too_many_wait_then_one_more_is_refused();
 	return 0;
 }
