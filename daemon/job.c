@@ -753,7 +753,8 @@ static int job_recover(const struct gp_store_job *s, void *arg, struct gp_err *e
 		gp_log(GP_LOG_INFO, "limits", "job=%" PRIu64 " uid=%u error=\"%s\"", job->id,
 		       (unsigned int)job->uid, err->msg);
 	job->blob_bytes = (uint32_t)s->blob_bytes;
-	if (job->state == GP_JOB_QUEUED && gp_command_fits(daemon, s->blob_bytes)) {
+	if (job->state == GP_JOB_QUEUED && s->blob_bytes &&
+	    gp_command_fits(daemon, s->blob_bytes)) {
 		job->blob = malloc(s->blob_bytes);
 		if (!job->blob)
 			return gp_err_set(err, -ENOMEM, "out of memory");

@@ -47,8 +47,7 @@ enum gp_phase {
 
 struct gp_job {
 	struct gp_list node;
-	struct gp_list place; /* these three belong to daemon/registry.c */
-	enum gp_place placed;
+	struct gp_list place; /* this, same_bucket and placed are those of daemon/registry.c */
 	struct gp_job *same_bucket;
 	struct gp_daemon *daemon;
 	struct gp_device *device; /* NULL while queued */
@@ -67,6 +66,7 @@ struct gp_job {
 	bool held;	 /* preempted by hand */
 	bool on_scratch; /* its memory is no longer its own: to be killed, not asked */
 	bool cancelling; /* ends as cancelled, or as failed with fail_cause */
+	bool holds_blob; /* counted in daemon->held_bytes */
 	bool orphaned;	 /* its supervisor is gone for good: its processes are ended by us */
 	char fail_cause[128];
 	char name[GP_WIRE_NAME_BYTES];
@@ -74,9 +74,9 @@ struct gp_job {
 	char command[256]; /* the arguments, as far as they are shown */
 	/* argv, environment, working directory; NULL if adopted, or to be read: daemon/command.h */
 	char *blob;
-	bool holds_blob;
 	struct gp_command_fetch *fetch;
 	uint32_t n_args, n_env, blob_bytes;
+	enum gp_place placed;
 	struct gp_charge charge, blob_charge; /* until it has ended */
 
 	struct gp_peer *supervisor;

@@ -386,8 +386,8 @@ static void test_write_when_disk_is_full_then_last_states_come_later(const char 
 	CHECK_EQ(s.last_proc.proc, 70000 + n_steps - 1);
 	CHECK_EQ(number(path, "SELECT count(*) FROM jobs WHERE n_preemptions != 39"), 0);
 	CHECK_EQ(number(path, "SELECT count(*) FROM commands"), n_jobs / 2);
-	/* Of the history what may wait in memory, the last of it; and the one written before. */
-	CHECK_EQ(number(path, "SELECT count(*) FROM events"), 8192 + 1);
+	/* Of the history at least what may wait in memory; and the one written before. */
+	CHECK(number(path, "SELECT count(*) FROM events") >= 8192 + 1);
 }
 
 static void test_write_when_one_row_is_impossible_then_others_are_written(const char *path)
@@ -403,7 +403,9 @@ static void test_write_when_one_row_is_impossible_then_others_are_written(const 
 	put(store, 3, 3, 78);
 	gp_store_close(store);
 	CHECK_EQ(number(path, "SELECT count(*) FROM jobs WHERE n_preemptions >= 77"), 2);
-	CHECK_EQ(number(path, "SELECT count(*) FROM events WHERE job = 3 AND rowid > 8193"), 1);
+	CHECK_EQ(number(path, "SELECT count(*) FROM events WHERE job = 3 AND rowid ="
+			      " (SELECT max(rowid) FROM events)"),
+		 1);
 }
 
 static bool exists(const char *dir, uint64_t job, const char *suffix)
@@ -553,14 +555,17 @@ static void test_open_when_folder_is_read_only_then_says_so(const char *dir)
 	struct gp_store *store;
 	struct gp_err err;
 
-	if (geteuid() == 0)
-		return; /* root may write there */
 	snprintf(path, sizeof(path), "%s/read-only/gpupres.db", dir);
 	*strrchr(path, '/') = '\0';
 	CHECK_EQ(mkdir(path, 0500), 0);
 	path[strlen(path)] = '/';
+	/* Root may write there, nobody may not. */
+	if (geteuid() == 0)
+		CHECK_EQ(seteuid(65534), 0);
 	CHECK_EQ(gp_store_open(path, &store, &err), -EIO);
-	CHECK(strstr(err.msg, path));
+	if (getuid() == 0)
+		CHECK_EQ(seteuid(0), 0);
+	CHECK(strstr(err.msg, path) && !strchr(err.msg, '\n'));
 }
 
 int main(void)
