@@ -186,6 +186,8 @@ void gp_job_handle_supervisor(struct gp_peer *peer, const struct gp_wire_msg *ms
 void gp_job_supervisor_closed(struct gp_job *job);
 /* @blob is just @n_args arguments, @n_env variables and a working directory, each terminated. */
 bool gp_job_blob_is_sound(const char *blob, size_t bytes, uint32_t n_args, uint32_t n_env);
+/* The same for what is stored: with the job's n_args and n_env, and its limits behind them. */
+bool gp_job_stored_blob_is_sound(const struct gp_job *job, const char *blob, size_t bytes);
 /* As gp_job_path, for a job that need not be in memory. */
 void gp_job_file(const struct gp_daemon *daemon, uint64_t id, const char *suffix, char *buf,
 		 size_t buf_bytes);
