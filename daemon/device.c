@@ -196,7 +196,7 @@ static void device_forget_ledgers(struct gp_device *d)
 	}
 }
 
-const struct gp_ledger *gp_device_ledger(const struct gp_device *d, uint32_t proc)
+static struct gp_ledger *device_find_ledger(const struct gp_device *d, uint32_t proc)
 {
 	gp_list_for_each(ledger, &d->ledgers, struct gp_ledger, node) {
 		if (ledger->proc == proc)
@@ -205,23 +205,48 @@ const struct gp_ledger *gp_device_ledger(const struct gp_device *d, uint32_t pro
 	return NULL;
 }
 
-static void device_add_ledger(struct gp_device *d, const struct gp_wire_msg *msg)
+const struct gp_ledger *gp_device_ledger(const struct gp_device *d, uint32_t proc)
 {
-	struct gp_ledger *ledger = calloc(1, sizeof(*ledger));
+	return device_find_ledger(d, proc);
+}
 
+static struct gp_ledger *device_get_ledger(struct gp_device *d, const struct gp_wire_header *of)
+{
+	struct gp_ledger *ledger = device_find_ledger(d, of->proc);
+
+	if (ledger)
+		return ledger;
+	ledger = calloc(1, sizeof(*ledger));
 	if (!ledger) {
 		gp_log(GP_LOG_ERR, "ledger", "device=%u error=\"out of memory\"", d->ordinal);
-		return;
+		return NULL;
 	}
-	*ledger = (struct gp_ledger){
-		.job = msg->header.job,
-		.proc = msg->header.proc,
-		.n_extents = msg->ledger.n_extents,
-		.linked = msg->ledger.linked,
-		.known = msg->ledger.known,
-	};
+	ledger->job = of->job;
+	ledger->proc = of->proc;
 	gp_list_init(&ledger->node);
 	gp_list_add_tail(&d->ledgers, &ledger->node);
+	return ledger;
+}
+
+static void device_set_ledger(struct gp_device *d, const struct gp_wire_msg *msg)
+{
+	struct gp_ledger *ledger = device_get_ledger(d, &msg->header);
+
+	if (!ledger)
+		return;
+	ledger->n_extents = msg->ledger.n_extents;
+	ledger->linked = msg->ledger.linked;
+}
+
+/* What it said when it came is kept up to date by what it says later. */
+static void device_note_saved(struct gp_device *d, const struct gp_wire_msg *msg)
+{
+	struct gp_ledger *ledger = device_get_ledger(d, &msg->header);
+
+	if (!ledger)
+		return;
+	ledger->n_extents += msg->saved.n;
+	ledger->linked = true;
 }
 
 /*
@@ -424,7 +449,7 @@ void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int *
 		device_set_ready(d, &msg->mover_ready, fds, n_fds);
 		break;
 	case GP_WIRE_LEDGER:
-		device_add_ledger(d, msg);
+		device_set_ledger(d, msg);
 		break;
 	case GP_WIRE_MEMINFO:
 		device_meminfo(d, &msg->meminfo);
@@ -435,6 +460,8 @@ void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int *
 	case GP_WIRE_SAVE_DONE:
 	case GP_WIRE_LOAD_DONE:
 	case GP_WIRE_ERROR:
+		if (msg->header.type == GP_WIRE_SAVED)
+			device_note_saved(d, msg);
 		job = gp_job_find(peer->daemon, msg->header.job);
 		if (job)
 			gp_preempt_handle_mover(job, msg);
@@ -472,12 +499,20 @@ void gp_device_send(struct gp_device *d, const struct gp_wire_msg *msg, const in
 
 void gp_device_drop(struct gp_device *d, uint64_t job, uint32_t proc, uint32_t type)
 {
+	struct gp_ledger *ledger = device_find_ledger(d, proc);
 	struct gp_wire_msg m;
 
 	gp_wire_init(&m, type);
 	m.header.job = job;
 	m.header.proc = proc;
 	gp_device_send(d, &m, NULL, 0);
+	if (!ledger)
+		return;
+	ledger->n_extents = 0;
+	if (type == GP_WIRE_UNLINK) {
+		gp_list_del(&ledger->node);
+		free(ledger);
+	}
 }
 
 void gp_device_forget_needs(struct gp_device *d, const struct gp_proc *proc)

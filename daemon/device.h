@@ -6,13 +6,13 @@
 #include "daemon/proc.h"
 #include "daemon/resync.h"
 
-/* What a mover said of one process when it came. */
+/* What a mover has of one process: as it said when it came, and since. */
 struct gp_ledger {
 	struct gp_list node; /* device->ledgers */
 	uint64_t job;
 	uint32_t proc;
 	uint32_t n_extents; /* saved */
-	bool linked, known;
+	bool linked;	    /* as it said when it came, or has saved by it since */
 };
 
 #define GP_MOVER_STATE_FDS 3 /* arena, ledger, swap file */

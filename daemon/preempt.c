@@ -88,8 +88,7 @@ static void preempt_send_mover(struct gp_proc *proc, uint32_t type, uint64_t byt
 	m.header.job = proc->job->id;
 	m.header.epoch = proc->job->epoch;
 	m.header.proc = proc->id;
-	if (type != GP_WIRE_DROP)
-		m.save = (struct gp_wire_count){ .bytes = bytes, .n = n };
+	m.save = (struct gp_wire_count){ .bytes = bytes, .n = n };
 	gp_device_send(proc->job->device, &m, NULL, 0);
 }
 
@@ -747,7 +746,7 @@ void gp_preempt_handle(struct gp_proc *proc, const struct gp_wire_msg *msg)
 	case GP_WIRE_SCRATCHED:
 		/* Not before: whoever crashes until now, the bytes are still there. */
 		preempt_backed(proc);
-		preempt_send_mover(proc, GP_WIRE_DROP, 0, 0);
+		gp_device_drop(job->device, job->id, proc->id, GP_WIRE_DROP);
 		break;
 	case GP_WIRE_UNLOCKED:
 		proc->step = GP_STEP_IDLE;

@@ -124,6 +124,40 @@ static void test_process_when_it_comes_back_locked_then_job_goes_on_as_a_whole(v
 	end();
 }
 
+/* What the mover saved since it came counts as well. */
+static void test_process_when_it_comes_back_swapped_then_its_memory_is_not_taken_for_lost(void)
+{
+	struct gp_wire_msg m;
+	uint32_t proc;
+
+	begin();
+	proc = gp_container_of(job->procs.next, struct gp_proc, node)->id;
+	start_supervisor();
+	preempt(GP_JOB_SWAPPED);
+	to_swapped();
+	job->held = true;
+	hang_up(&shim);
+	shim = dial_as(GP_ROLE_SHIM, job->id, proc);
+	expect(shim, GP_WIRE_WELCOME, &m);
+	gp_wire_init(&m, GP_WIRE_RESYNC);
+	m.resync = (struct gp_wire_resync){ .state = GP_RESYNC_AWAY,
+					    .attached = 1,
+					    .n_extents = 2,
+					    .n_released = 2,
+					    .movable_bytes = 4 * MIB,
+					    .released_bytes = 4 * MIB };
+	send_to(shim, &m);
+	CHECK_EQ(job->state, GP_JOB_SWAPPED);
+	CHECK_EQ(job->cancelling, false);
+	say_channels(shim);
+	resume();
+	answer(shim, GP_WIRE_RECREATE, GP_WIRE_RECREATED);
+	answer(mover, GP_WIRE_LOAD, GP_WIRE_LOAD_DONE);
+	answer(shim, GP_WIRE_CONFIRM, GP_WIRE_CONFIRMED);
+	expect(mover, GP_WIRE_DROP, &m);
+	end();
+}
+
 static void test_cancel_when_scratch_is_refused_then_tried_again(void)
 {
 	struct gp_wire_msg m;
@@ -194,6 +228,7 @@ int main(void)
 	test_mover_when_gone_with_a_release_under_way_then_successor_brings_it_back();
 	test_mover_when_gone_and_its_ledger_is_short_then_job_is_ended_on_scratch();
 	test_process_when_it_comes_back_locked_then_job_goes_on_as_a_whole();
+	test_process_when_it_comes_back_swapped_then_its_memory_is_not_taken_for_lost();
 	test_mover_when_new_then_thaws_only_once_it_knows_the_channels();
 	test_cancel_when_scratch_is_refused_then_tried_again();
 	test_cancel_when_a_process_does_not_answer_unlock_then_killed();
