@@ -211,13 +211,24 @@ static void schedule_serve(struct gp_device *d, struct gp_job *job)
 	}
 }
 
+/* Who is on the way back, or being recovered, can be made to yield once it runs. */
+static bool schedule_is_settled(const struct gp_device *d)
+{
+	gp_list_for_each(job, &d->daemon->registry.active, struct gp_job, place) {
+		if (job->device == d && (job->op != GP_OP_NONE || job->recovering))
+			return false;
+	}
+	return true;
+}
+
 /*
  * Needs that nothing can satisfy are refused at once: a job must not hold memory and wait for more.
- * Those of a job that stands still are looked at when it runs again.
+ * Operations end within their deadlines, and are waited for. Those of a job that stands still are
+ * looked at when it runs again.
  */
 static void schedule_refuse_needs(struct gp_device *d)
 {
-	if (schedule_memory_is_moving(d))
+	if (!schedule_is_settled(d))
 		return;
 	gp_list_for_each(need, &d->needs, struct gp_need, node) {
 		const struct gp_job *job = need->proc->job;

@@ -95,9 +95,10 @@ def forking(rng, name):
 
 
 def greedy(rng, name):
-    """Says nothing of its memory: others yield when it allocates, or it is refused."""
+    """Says nothing of its memory, and takes what is there; it yields to all others, which may have
+    been promised that."""
     run = Run(rng.choice([s for s in RUNS if s[1] >= 100]))
-    return Job(name, run.argv(), [run], 0, rng.randrange(4, 8), may_lack_memory=True)
+    return Job(name, run.argv(), [run], 0, rng.randrange(-9, -4), may_lack_memory=True)
 
 
 def plain(rng, name):
