@@ -195,11 +195,12 @@ static void submit(const char *path, size_t n, uint64_t mem_bytes)
 {
 	char *const argv[] = { (char *)(uintptr_t)"/bin/true", NULL };
 	uint64_t *ns = calloc(n, sizeof(*ns)), begin = gp_now_ns();
+	size_t before = n * 9 / 10;
 	int sock = dial(path);
 	struct gp_wire_msg m;
 
-	if (!ns || !n)
-		die("out of memory");
+	if (!ns || !before)
+		die("too few, or out of memory");
 	for (size_t sent = 0, answered = 0; answered < n;) {
 		for (; sent < n && sent - answered < SUBMIT_WINDOW; sent++)
 			send_submit(sock, argv, mem_bytes);
@@ -209,7 +210,7 @@ static void submit(const char *path, size_t n, uint64_t mem_bytes)
 	printf("submits_per_s %.0f\n", (double)n * GP_NS_PER_SEC / (double)ns[n - 1]);
 	/* Sustained: no slower at the end than at the start. */
 	printf("last_tenth_per_s %.0f\n",
-	       (double)(n - n * 9 / 10) * GP_NS_PER_SEC / (double)(ns[n - 1] - ns[n * 9 / 10 - 1]));
+	       (double)(n - before) * GP_NS_PER_SEC / (double)(ns[n - 1] - ns[before - 1]));
 	free(ns);
 }
 

@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -317,9 +318,13 @@ def test_connections_at_once():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     n = min(AT_ONCE, hard - 200)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    path = tempfile.mkdtemp(prefix="gp-e2e-")
+    os.makedirs(path + "/config/gpupres")
+    with open(path + "/config/gpupres/gpupresd.conf", "w") as f:
+        f.write("[limits]\nmax_connections = %d\n" % (n + 100))
     with contextlib.ExitStack() as stack:
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        d = stack.enter_context(witnessed())
+        d = stack.enter_context(witnessed(fresh_from=types.SimpleNamespace(dir=path)))
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         begin = time.monotonic()
         socks = [dial(d) for _ in range(n)]

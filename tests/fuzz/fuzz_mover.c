@@ -345,9 +345,12 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < FUZZ_PROCS; i++)
 		f.links[i] = -1;
 	while (gp_now_ns() < o.end_ns && (!o.max_sessions || n < o.max_sessions)) {
+		const uint64_t seed = o.seed + n;
+
 		printf("session %llu: --seed %llu --sessions 1\n", (unsigned long long)n,
-		       (unsigned long long)(o.seed + n));
-		session(o.seed + n++);
+		       (unsigned long long)seed);
+		session(seed);
+		n++;
 	}
 	printf("%llu messages, %llu times served, %llu ends; answers:",
 	       (unsigned long long)f.n_messages, (unsigned long long)f.n_asked,
