@@ -101,4 +101,18 @@ def test_freeze_that_fails_now_and_then_is_retried():
         d.check_nothing_leaked()
 
 
+def test_small_job_far_behind_in_the_queue_is_started():
+    # More than a decision looks at first.
+    with Daemon(memory="1G") as d:
+        holder = d.submit("/bin/sleep", "1000", options=("--mem", "600M"))
+        d.wait_state(holder, "running")
+        large = [d.submit("/bin/true", options=("--mem", "700M")) for _ in range(150)]
+        small = d.submit("/bin/sh", "-c", "exit 7", options=("--mem", "16M"))
+        check(d.wait(small) == 7, "the small job ended otherwise")
+        check(d.job(large[0])["state"] == "queued", "a large one was started")
+        d.ctl("cancel", str(holder))
+        for job in large:
+            check(d.wait(job) == 0, "job %d" % job)
+
+
 harness.main()
