@@ -128,6 +128,17 @@ def test_adopted_programs_are_their_users():
                 p.wait()
 
 
+def test_children_that_use_cuda_speak_for_themselves():
+    with System() as s:
+        program = harness.PROGRAMS + "/vecadd"
+        ident = s.submit("sh", "-c", "%s & %s; wait" % (program, program))
+        check(s.wait(ident) == 0, s.logs(ident))
+        pids = [line.split(" pid=")[1].split()[0] for line in s.log().split("\n")
+                if "event=process job=%d " % ident in line]
+        check(len(set(pids)) == 2 and str(s.job(ident)["pid"]) not in pids,
+              "processes %s of a job of pid %d" % (pids, s.job(ident)["pid"]))
+
+
 def test_supervisor_outlives_daemon_and_spawn():
     with System() as s:
         ident = s.submit("sh", "-c", "echo begin; sleep 3; echo end; exit 7")
