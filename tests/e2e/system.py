@@ -59,6 +59,13 @@ class System(harness.Daemon):
         self.start_spawn()
         self.start_daemon()
 
+    def __enter__(self):
+        try:
+            return super().__enter__()
+        except BaseException:
+            self.close()
+            raise
+
     def start_spawn(self):
         with open(self.log_path, "ab") as log:
             self.spawn = subprocess.Popen(
