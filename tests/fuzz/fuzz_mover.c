@@ -109,7 +109,7 @@ static void drop_link(size_t i)
 	gp_close_fd(&f.links[i]);
 }
 
-/* It ends because its connection does, or has ended: by itself, not by a signal. */
+/* It is asked to end, since it would wait for another daemon, or has ended: not by a crash. */
 static void stop(void)
 {
 	int status;
@@ -117,6 +117,7 @@ static void stop(void)
 	for (size_t i = 0; i < FUZZ_PROCS; i++)
 		drop_link(i);
 	gp_close_fd(&f.sock);
+	kill(f.pid, SIGTERM);
 	CHECK_EQ(waitpid(f.pid, &status, 0), f.pid);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) == FUZZ_ASAN_EXIT) {
 		fprintf(stderr, "the mover ended with status %#x, again with --seed %llu\n", status,
