@@ -65,6 +65,7 @@ struct gp_job {
 	bool adopted;
 	bool held;	 /* preempted by hand */
 	bool on_scratch; /* its memory is no longer its own: to be killed, not asked */
+	bool refreeze;	 /* some of it may have been frozen before FREEZE */
 	bool cancelling; /* ends as cancelled, or as failed with fail_cause */
 	bool holds_blob; /* counted in daemon->held_bytes */
 	bool orphaned;	 /* its supervisor is gone for good: its processes are ended by us */
@@ -98,7 +99,6 @@ struct gp_job {
 	char op_error[GP_WIRE_TEXT_BYTES];
 	uint64_t op_begin_ns;
 	uint32_t n_thaw_tries;
-	bool refreeze; /* some of it may have been frozen before FREEZE */
 	struct gp_timer op_timer;
 	uint64_t epoch;
 

@@ -546,7 +546,8 @@ static bool hear_shim(struct m_sys *sys, uint32_t i)
 	case GP_WIRE_RESYNC:
 		if (!d->views[i].asked) {
 			d->views[i] = (struct m_view){ .present = 1 };
-			d->resync = 1;
+			/* It is killed with the others. */
+			d->resync |= d->phase != GP_PHASE_KILL;
 			link_proc(sys, i);
 		}
 		d->views[i].asked = 0;
