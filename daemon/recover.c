@@ -300,25 +300,22 @@ static void recover_apply(struct gp_job *job, const struct gp_resync_verdict *v,
 	gp_schedule_want(job->daemon);
 }
 
-void gp_recover_advance(struct gp_job *job)
+static void recover_decide(struct gp_job *job)
 {
-	struct gp_resync_job about = {
+	const struct gp_resync_job about = {
 		.state = job->state,
 		.held = job->held,
 		.cancelling = job->cancelling,
 		.same_boot = job->same_boot,
 		.adopted = job->adopted,
 		.supervised = job->supervisor != NULL,
-		.mover = job->device ? job->device->mover_fate : GP_RESYNC_MOVER_LOST,
+		.mover = job->device->mover_fate,
 	};
 	gp_auto_free struct gp_resync_proc *procs = NULL;
 	gp_auto_free uint32_t *flags = NULL;
 	struct gp_resync_verdict verdict;
-	size_t n;
+	size_t n = recover_describe(job, NULL);
 
-	if (!job->recovering || recover_waits(job))
-		return;
-	n = recover_describe(job, NULL);
 	procs = calloc(n + 1, sizeof(*procs));
 	flags = calloc(n + 1, sizeof(*flags));
 	if (!procs || !flags) {
@@ -328,6 +325,13 @@ void gp_recover_advance(struct gp_job *job)
 	recover_describe(job, procs);
 	gp_resync_decide(&about, procs, n, &verdict, flags);
 	recover_apply(job, &verdict, flags);
+}
+
+/* What was started, and only that is recovered, has a device. */
+void gp_recover_advance(struct gp_job *job)
+{
+	if (job->recovering && job->device && !recover_waits(job))
+		recover_decide(job);
 }
 
 /* ---- what comes ---- */
