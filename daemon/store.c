@@ -680,6 +680,12 @@ int gp_store_load_procs(struct gp_store *store,
 }
 
 /* Block 0 is left out, and with it the number 0. */
+/* Blocks are used in a ring, without number 0. */
+static uint32_t store_next_block(int64_t block)
+{
+	return (uint32_t)(block % (UINT32_MAX / GP_STORE_PROC_BLOCK)) + 1;
+}
+
 int gp_store_take_proc_block(struct gp_store *store, uint32_t *ret_first, struct gp_err *err)
 {
 	struct store_record record = { .kind = STORE_PUT_PROC_BLOCK };
@@ -691,7 +697,7 @@ int gp_store_take_proc_block(struct gp_store *store, uint32_t *ret_first, struct
 			 &last, err);
 	if (r < 0)
 		return r;
-	record.block = (uint32_t)(last % (UINT32_MAX / GP_STORE_PROC_BLOCK)) + 1;
+	record.block = store_next_block(last);
 	if (store_write_record(store, &record) != SQLITE_OK)
 		return store_fail(store, err);
 	store->proc_block = record.block;
@@ -815,7 +821,9 @@ void gp_store_put_proc(struct gp_store *store, uint64_t job, uint32_t proc, pid_
 
 	if (r)
 		r->proc = (struct gp_store_proc){ .job = job, .proc = proc, .pid = pid };
-	if (proc / GP_STORE_PROC_BLOCK == store->proc_block)
+	/* Our block is used up, and the next one begun. Who comes back has a number of an old one.
+	 */
+	if (proc / GP_STORE_PROC_BLOCK != store_next_block(store->proc_block))
 		return;
 	r = store_new(store, STORE_PUT_PROC_BLOCK, job, 0);
 	if (!r)

@@ -29,6 +29,7 @@ import machine  # noqa: E402
 import workload  # noqa: E402
 
 KILLS = ("jobs", "supervisors", "movers", "daemon", "helpers")
+HELPERS = ("gpupres-spawn", "gpupres-policy", "gpupres-ckpt")
 STATES = ("none", "queued", "starting", "running", "freezing", "frozen", "evicting", "swapped",
           "restoring", "thawing", "done", "failed", "cancelled")
 FINAL = ("done", "failed", "cancelled")
@@ -143,9 +144,9 @@ class Chaos:
             self.kill("movers", self.rng.choice(pids))
 
     def kill_helpers(self, _):
-        known = set(machine.programs(self.run_dir(), "gpupres-mover"))
-        known |= set(machine.programs(self.run_dir(), "gpupres-run"))
-        pids = sorted(set(machine.children(self.daemon.process.pid)) - known)
+        """By name: a child that has just been forked is nothing yet, and may become a supervisor."""
+        pids = sorted(pid for pid in machine.children(self.daemon.process.pid)
+                      if machine.name(pid) in HELPERS)
         if pids:
             self.kill("helpers", self.rng.choice(pids))
 

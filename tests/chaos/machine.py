@@ -58,6 +58,11 @@ def supervisors(runtime_dir):
             for pid, argv in programs(runtime_dir, "gpupres-run").items()}
 
 
+def name(pid):
+    """At most 15 characters of its program's."""
+    return read("/proc/%d/comm" % pid).decode(errors="replace").strip()
+
+
 def children(pid):
     return [int(c) for c in read("/proc/%d/task/%d/children" % (pid, pid)).split()]
 

@@ -218,6 +218,9 @@ static void test_proc_block_when_taken_again_then_another(const char *path)
 	CHECK_EQ(take_block(path, GP_STORE_PROC_BLOCK + 3), first + GP_STORE_PROC_BLOCK);
 	/* The last one used its block up and went on. */
 	CHECK_EQ(take_block(path, 0), first + 3 * GP_STORE_PROC_BLOCK);
+	/* A process that comes back with its number of an earlier block gives none back. */
+	CHECK_EQ(take_block(path, 0u - 2 * GP_STORE_PROC_BLOCK), first + 4 * GP_STORE_PROC_BLOCK);
+	CHECK_EQ(take_block(path, 0), first + 5 * GP_STORE_PROC_BLOCK);
 	CHECK_EQ(execute(path, "UPDATE meta SET value = 65535 WHERE key = 'proc_block'"),
 		 SQLITE_OK);
 	CHECK_EQ(take_block(path, 0), GP_STORE_PROC_BLOCK); /* not 0 */
