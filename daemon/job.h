@@ -69,6 +69,11 @@ struct gp_job {
 	bool cancelling; /* ends as cancelled, or as failed with fail_cause */
 	bool holds_blob; /* counted in daemon->held_bytes */
 	bool orphaned;	 /* its supervisor is gone for good: its processes are ended by us */
+	bool spawned;	 /* its supervisor was started by gpupres-spawn: it is not our child */
+	/* daemon/recover.c */
+	bool recovering;   /* no operation begins */
+	bool recover_late; /* the grace is over */
+	bool same_boot;	   /* it was started in this boot of the machine */
 	char fail_cause[128];
 	char name[GP_WIRE_NAME_BYTES];
 	char cause[128];
@@ -82,7 +87,6 @@ struct gp_job {
 
 	struct gp_peer *supervisor;
 	pid_t supervisor_pid; /* 0: started by an earlier daemon */
-	bool spawned;	      /* by gpupres-spawn: not our child */
 	int supervisor_pidfd;
 	int spawner_fd; /* while the command is fetched: to gpupres-spawn; else -1 */
 	struct gp_source supervisor_source;
@@ -90,6 +94,7 @@ struct gp_job {
 	pid_t pid;
 	int exit_code;
 	int exec_errno;
+	uint32_t n_preemptions;
 
 	/* The one operation in progress; daemon/preempt.c owns these. */
 	enum gp_op op;
@@ -103,15 +108,11 @@ struct gp_job {
 	uint64_t epoch;
 
 	/* daemon/recover.c */
-	bool recovering;     /* no operation begins */
-	bool recover_late;   /* the grace is over */
-	bool same_boot;	     /* it was started in this boot of the machine */
 	struct gp_list lost; /* struct gp_lost */
 	struct gp_timer recover_timer;
 
 	uint64_t rests_until_ns; /* an operation failed: the scheduler leaves it alone so long */
 	uint64_t state_since_ns;
-	uint32_t n_preemptions;
 	uint64_t submitted_ns, started_ns, ended_ns; /* wallclock */
 	uint64_t saved_bytes;
 	struct gp_wire_report report;

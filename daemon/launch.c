@@ -65,7 +65,7 @@ static int launch_spawn(char *const argv[], char *const envp[], const int *high,
 int gp_launch(char *const argv[], char *const envp[], const int *fds, size_t n_fds, pid_t *ret_pid,
 	      int *ret_pidfd, struct gp_err *err)
 {
-	int high[LAUNCH_MAX_FDS], r = 0;
+	int high[LAUNCH_MAX_FDS] = { 0 }, r = 0;
 	size_t n = 0;
 
 	assert(n_fds <= LAUNCH_MAX_FDS);
