@@ -373,6 +373,8 @@ int gp_recover_resync(struct gp_proc *proc, const struct gp_wire_resync *resync,
 {
 	struct gp_job *job = proc->job;
 
+	if (gp_job_state_is_final(job->state))
+		return gp_err_set(err, -ESRCH, "its job has ended");
 	/* Late, or its connection was lost and not its daemon: the job is looked at as a whole. */
 	if (!job->recovering && resync->state != GP_RESYNC_OPEN) {
 		if (job->op != GP_OP_NONE)

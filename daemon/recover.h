@@ -39,7 +39,8 @@ void gp_lost_free(struct gp_lost *lost);
 void gp_recover_mover_gone(struct gp_job *job);
 /* A mover is ready, with its ledger: asks the processes. */
 void gp_recover_mover_back(struct gp_job *job);
-/* A process said what became of it. -EBUSY: it is to come again, when its job stands still. */
+/* A process said what became of it. -EBUSY: it is to come again, when its job stands still; -ESRCH.
+ */
 gp_must_check int gp_recover_resync(struct gp_proc *proc, const struct gp_wire_resync *resync,
 				    struct gp_err *err);
 /* Something that is waited for came, or ended. Does nothing for other jobs. */

@@ -124,6 +124,19 @@ static void test_process_when_it_comes_back_locked_then_job_goes_on_as_a_whole(v
 	end();
 }
 
+static void test_process_when_its_job_has_ended_then_nothing_is_recovered(void)
+{
+	struct gp_wire_msg m;
+
+	begin();
+	gp_job_finish(job, GP_JOB_FAILED, "test");
+	gp_wire_init(&m, GP_WIRE_RESYNC);
+	m.resync = (struct gp_wire_resync){ .state = GP_RESYNC_LOCKED, .attached = 1 };
+	send_to(shim, &m);
+	CHECK_EQ(job->recovering, false);
+	end();
+}
+
 /* What the mover saved since it came counts as well. */
 static void test_process_when_it_comes_back_swapped_then_its_memory_is_not_taken_for_lost(void)
 {
@@ -228,6 +241,7 @@ int main(void)
 	test_mover_when_gone_with_a_release_under_way_then_successor_brings_it_back();
 	test_mover_when_gone_and_its_ledger_is_short_then_job_is_ended_on_scratch();
 	test_process_when_it_comes_back_locked_then_job_goes_on_as_a_whole();
+	test_process_when_its_job_has_ended_then_nothing_is_recovered();
 	test_process_when_it_comes_back_swapped_then_its_memory_is_not_taken_for_lost();
 	test_mover_when_new_then_thaws_only_once_it_knows_the_channels();
 	test_cancel_when_scratch_is_refused_then_tried_again();
