@@ -6,9 +6,8 @@
 #include "base/time.h"
 #include "daemon/launch.h"
 #include "daemon/preempt.h"
-#include "daemon/schedule.h"
-
 #include "daemon/recover.h"
+#include "daemon/schedule.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -106,6 +105,16 @@ static void device_restart(struct gp_timer *timer)
 	device_restart_later(d);
 }
 
+/* Jobs have memory, or will have, on the card or where the mover saved it. */
+static bool device_has_jobs(const struct gp_device *d)
+{
+	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
+		if (job->device == d && !gp_job_state_is_final(job->state))
+			return true;
+	}
+	return false;
+}
+
 /* Its mover said why on stderr. */
 static void device_give_up(struct gp_device *d)
 {
@@ -124,10 +133,13 @@ static void device_give_up(struct gp_device *d)
 	gp_schedule_want(d->daemon);
 }
 
-/* One of several is tried for ever: the jobs on it wait, and the others are served meanwhile. */
+/*
+ * One that has jobs, or is one of several, is tried for ever: with the daemon the last hold on what
+ * is saved would go, and other devices are served meanwhile.
+ */
 static void device_restart_later(struct gp_device *d)
 {
-	bool alone = d->daemon->options.n_devices <= 1;
+	bool alone = d->daemon->options.n_devices <= 1 && !device_has_jobs(d);
 
 	if (!d->was_ready || (alone && d->n_restarts == DEVICE_RESTART_MAX)) {
 		device_give_up(d);
@@ -268,16 +280,6 @@ static void device_match_ledgers(struct gp_device *d)
 	}
 }
 
-/* The daemon ends, but jobs do not: whoever comes next finds their memory where it is. */
-static bool device_has_jobs(const struct gp_device *d)
-{
-	gp_list_for_each(job, &d->daemon->jobs, struct gp_job, node) {
-		if (job->device == d && !gp_job_state_is_final(job->state))
-			return true;
-	}
-	return false;
-}
-
 void gp_device_free(struct gp_device *d)
 {
 	gp_list_for_each(need, &d->needs, struct gp_need, node) {
@@ -287,6 +289,7 @@ void gp_device_free(struct gp_device *d)
 	gp_timer_disarm(&d->restart_timer);
 	if (d->mover_pidfd >= 0)
 		gp_loop_remove(&d->daemon->loop, &d->mover_source);
+	/* Otherwise it outlives us: whoever comes next finds their memory where it is. */
 	if (d->mover_pidfd >= 0 && !device_has_jobs(d)) {
 		struct pollfd ended = { .fd = d->mover_pidfd, .events = POLLIN };
 
