@@ -141,9 +141,24 @@ static void proc_set_foreign(struct gp_proc *proc)
 	gp_log(GP_LOG_WARN, "foreign_device",
 	       "job=%" PRIu64 " proc=%u pid=%d effect=\"it runs on unmanaged\"", job->id, proc->id,
 	       proc->pid);
-	if (job->adopted)
+	if (job->adopted && job->state == GP_JOB_RUNNING)
 		gp_job_set_state(job, job->state,
 				 "uses a device that is not served: it runs on unmanaged");
+}
+
+/* An adopted job is on no device for sure before its first process has told. */
+static bool proc_may_move(const struct gp_proc *proc)
+{
+	const struct gp_job *job = proc->job;
+
+	if (!job->adopted || job->state != GP_JOB_RUNNING || job->op != GP_OP_NONE ||
+	    job->recovering)
+		return false;
+	gp_list_for_each(other, &job->procs, struct gp_proc, node) {
+		if (other->placed)
+			return false;
+	}
+	return true;
 }
 
 /* An adopted job is where its process is; what it waits for moves along. */
@@ -172,7 +187,7 @@ static void proc_place(struct gp_proc *proc)
 		return;
 	if (!used && !gp_device_all_told(job->daemon))
 		return;
-	if (used && job->adopted && used != job->device)
+	if (used && used != job->device && proc_may_move(proc))
 		proc_set_device(proc, used);
 	if (used == job->device)
 		proc->placed = true;
