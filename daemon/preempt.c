@@ -545,7 +545,7 @@ int gp_preempt_begin(struct gp_job *job, enum gp_job_state target, const char *c
 		/* Locked and frozen again: who joined since is not, nor is all of a job that could
 		 * not be thawed.
 		 */
-		snprintf(job->cause, sizeof(job->cause), "%s", cause);
+		gp_wire_text(job->cause, sizeof(job->cause), cause);
 	} else {
 		memset(&job->report, 0, sizeof(job->report));
 		gp_job_set_state(job, GP_JOB_FREEZING, "%s", cause);
@@ -613,7 +613,7 @@ void gp_preempt_cancel(struct gp_job *job)
 
 void gp_preempt_fail(struct gp_job *job, const char *cause)
 {
-	snprintf(job->fail_cause, sizeof(job->fail_cause), "%s", cause);
+	gp_wire_text(job->fail_cause, sizeof(job->fail_cause), cause);
 	job->cancelling = true;
 	preempt_begin_kill(job, true);
 }

@@ -227,7 +227,7 @@ static void recover_drop_stale(const struct gp_job *job)
 
 static void recover_lost(struct gp_job *job, const char *cause)
 {
-	snprintf(job->fail_cause, sizeof(job->fail_cause), "%s", cause);
+	gp_wire_text(job->fail_cause, sizeof(job->fail_cause), cause);
 	gp_preempt_cancel(job);
 }
 

@@ -15,10 +15,19 @@ import time
 import traceback
 
 BUILD = os.environ.get("GP_BUILD") or os.path.join(os.getcwd(), "build", "dev")
-CTL = os.path.join(BUILD, "bin", "gpupresctl")
-DAEMON = os.path.join(BUILD, "bin", "gpupresd")
-PROGRAMS = os.path.join(BUILD, "testdata", os.environ.get("GP_PROGRAMS", "cuda"))
 MIB = 1 << 20
+
+
+def use_build(folder):
+    """Takes what is tested from there."""
+    global BUILD, CTL, DAEMON, PROGRAMS
+    BUILD = folder
+    CTL = os.path.join(BUILD, "bin", "gpupresctl")
+    DAEMON = os.path.join(BUILD, "bin", "gpupresd")
+    PROGRAMS = os.path.join(BUILD, "testdata", os.environ.get("GP_PROGRAMS", "cuda"))
+
+
+use_build(BUILD)
 
 
 class Failed(Exception):

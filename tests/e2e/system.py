@@ -3,6 +3,7 @@
 
 For root alone: it needs to be everybody.
 """
+import atexit
 import os
 import shutil
 import signal
@@ -12,7 +13,6 @@ import sys
 import harness
 from harness import check
 
-SPAWN = os.path.join(harness.BUILD, "libexec", "gpupres", "gpupres-spawn")
 DAEMON_UID = 64321
 GROUP = 64300  # who may submit
 ALICE, BOB, ADMIN, OUTSIDER = 12345, 65533, 23456, 34567
@@ -24,14 +24,36 @@ def skip_unless_root():
         sys.exit(77)
 
 
+def is_open(folder):
+    """Every user can reach it."""
+    parts = os.path.realpath(folder).split("/")
+    return all(os.stat("/".join(parts[:i]) or "/").st_mode & 0o001
+               for i in range(1, len(parts) + 1))
+
+
 def open_folder():
-    """A folder for temporary files that every user can reach."""
+    """One for temporary files that every user can reach."""
     for folder in (harness.tempfile.gettempdir(), "/var/tmp", "/dev/shm"):
-        parts = os.path.realpath(folder).split("/")
-        if all(os.stat("/".join(parts[:i]) or "/").st_mode & 0o001
-               for i in range(1, len(parts) + 1)):
+        if is_open(folder):
             return folder
     raise harness.Failed("no folder for temporary files that every user can reach")
+
+
+def open_build():
+    """The built tree, or, below somebody's home, a copy that every user can reach."""
+    if is_open(harness.BUILD):
+        return harness.BUILD
+    copy = harness.tempfile.mkdtemp(prefix="gp-e2e-", dir=open_folder())
+    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    os.chmod(copy, 0o755)
+    for part in ("bin", "lib", "libexec", "testdata"):
+        shutil.copytree(os.path.join(harness.BUILD, part), os.path.join(copy, part), symlinks=True)
+    return copy
+
+
+if os.geteuid() == 0:
+    harness.use_build(open_build())
+SPAWN = os.path.join(harness.BUILD, "libexec", "gpupres", "gpupres-spawn")
 
 
 class System(harness.Daemon):
