@@ -257,6 +257,8 @@ static void request_devices(struct gp_peer *peer, const struct gp_wire_msg *msg)
 	}
 	gp_wire_init_reply(&reply, GP_WIRE_END, msg);
 	gp_peer_send(peer, &reply, NULL, 0);
+	/* These were the last figures read; whoever asks again gets later ones. */
+	gp_schedule_want(peer->daemon);
 }
 
 static void request_logs(struct gp_peer *peer, const struct gp_wire_msg *msg, struct gp_job *job)

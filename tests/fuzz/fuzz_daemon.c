@@ -65,7 +65,7 @@ static struct fuzz {
 	struct gp_timer stopper;
 	struct player players[FUZZ_PEERS];
 	struct launched supervisors[FUZZ_SUPERVISORS], movers[FUZZ_DEVICES];
-	uint64_t clock_ns;
+	_Atomic uint64_t clock_ns; /* the store's threads read it, too */
 	uint64_t free_bytes;
 	char folder[256];
 	uint64_t seed, step, n_messages;

@@ -168,7 +168,7 @@ static void test_events_when_other_stream_waits_then_in_order(void)
 }
 
 static CUevent late_event;
-static volatile pid_t late_tid;
+static _Atomic pid_t late_tid;
 
 static void *record_late(void *arg)
 {
