@@ -135,9 +135,9 @@ def test_kill_of_the_supervisor_when_swapped():
     kill_of_the_supervisor_in("swapped")
 
 
-def long_kernel(daemon):
+def long_kernel(daemon, rounds=40):
     """One that ends by itself, and then says whether every byte is right."""
-    ident = daemon.program("fill", "--mb", "128", "--rounds", "40", "--unique", "1")
+    ident = daemon.program("fill", "--mb", "128", "--rounds", str(rounds), "--unique", "1")
     daemon.wait_memory(ident, 128 * harness.MIB)
     wait_until(lambda: "running" in daemon.logs(ident), "the long kernel")
     return ident
@@ -231,7 +231,7 @@ def test_restart_in_order_with_a_frozen_job():
 def test_restart_with_a_running_job():
     with Daemon() as d:
         d.note_free()
-        ident = long_kernel(d)
+        ident = long_kernel(d, 200)
         restart(d, signal.SIGKILL)
         held(d, ident, "swapped")
         d.ctl("resume", str(ident))
