@@ -39,8 +39,8 @@ def message(name, *fields, job=0, cookie=0, proc=0):
 
 def connect(d, name="control.sock"):
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    s.connect(d.dir + "/run/" + name)  # with a timeout it would not wait for room in the queue
     s.settimeout(ANSWER_SECONDS)
-    s.connect(d.dir + "/run/" + name)
     return s
 
 
