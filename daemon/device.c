@@ -208,7 +208,7 @@ static void device_forget_ledgers(struct gp_device *d)
 	}
 }
 
-static struct gp_ledger *device_find_ledger(const struct gp_device *d, uint32_t proc)
+struct gp_ledger *gp_device_ledger(const struct gp_device *d, uint32_t proc)
 {
 	gp_list_for_each(ledger, &d->ledgers, struct gp_ledger, node) {
 		if (ledger->proc == proc)
@@ -217,14 +217,9 @@ static struct gp_ledger *device_find_ledger(const struct gp_device *d, uint32_t 
 	return NULL;
 }
 
-const struct gp_ledger *gp_device_ledger(const struct gp_device *d, uint32_t proc)
-{
-	return device_find_ledger(d, proc);
-}
-
 static struct gp_ledger *device_get_ledger(struct gp_device *d, const struct gp_wire_header *of)
 {
-	struct gp_ledger *ledger = device_find_ledger(d, of->proc);
+	struct gp_ledger *ledger = gp_device_ledger(d, of->proc);
 
 	if (ledger)
 		return ledger;
@@ -502,7 +497,7 @@ void gp_device_send(struct gp_device *d, const struct gp_wire_msg *msg, const in
 
 void gp_device_drop(struct gp_device *d, uint64_t job, uint32_t proc, uint32_t type)
 {
-	struct gp_ledger *ledger = device_find_ledger(d, proc);
+	struct gp_ledger *ledger = gp_device_ledger(d, proc);
 	struct gp_wire_msg m;
 
 	gp_wire_init(&m, type);

@@ -84,7 +84,7 @@ void gp_device_handle(struct gp_peer *peer, const struct gp_wire_msg *msg, int *
 /* The file that the device's mover has locked as long as it lives. */
 void gp_device_lock_path(const struct gp_device *device, char *buf, size_t buf_bytes);
 /* NULL: the mover has nothing of it. */
-const struct gp_ledger *gp_device_ledger(const struct gp_device *device, uint32_t proc);
+struct gp_ledger *gp_device_ledger(const struct gp_device *device, uint32_t proc);
 /* DROP: the saved bytes of a process are needed no more; UNLINK: nor is the process. */
 void gp_device_drop(struct gp_device *device, uint64_t job, uint32_t proc, uint32_t type);
 void gp_device_mover_gone(struct gp_device *device);

@@ -600,7 +600,7 @@ void gp_preempt_cancel(struct gp_job *job)
 		return;
 	}
 	if (job->op != GP_OP_NONE || !job->device->ready)
-		return; /* preempt_complete and gp_preempt_mover_back come here again */
+		return; /* preempt_complete and daemon/recover.c come here again */
 	preempt_begin_op(job, GP_OP_CANCEL);
 	if (!preempt_any_away(job)) {
 		preempt_begin_thaw(job);
@@ -933,7 +933,7 @@ void gp_preempt_mover_gone(struct gp_job *job)
 	preempt_error(job, -EIO, "gpupres-mover ended");
 	job->epoch++; /* whatever still arrives belongs to the past */
 	gp_job_set_state(job, away ? GP_JOB_SWAPPED : GP_JOB_FROZEN, "gpupres-mover ended");
-	gp_recover_mover_gone(job);
+	gp_recover_begin(job, true);
 	preempt_complete(job);
 }
 

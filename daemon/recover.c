@@ -24,20 +24,15 @@ static void recover_late(struct gp_timer *timer)
 	gp_recover_advance(job);
 }
 
-static void recover_start(struct gp_job *job)
+void gp_recover_begin(struct gp_job *job, bool same_boot)
 {
+	job->same_boot = same_boot;
 	job->recovering = true;
 	job->recover_late = false;
 	gp_timer_disarm(&job->recover_timer);
 	gp_timer_init(&job->recover_timer, recover_late);
 	gp_timer_arm(&job->daemon->loop, &job->recover_timer,
 		     gp_now_ns() + job->daemon->options.orphan_grace_ns);
-}
-
-void gp_recover_begin(struct gp_job *job, bool same_boot)
-{
-	job->same_boot = same_boot;
-	recover_start(job);
 }
 
 /* ---- processes that are not back ---- */
@@ -319,7 +314,7 @@ static void recover_decide(struct gp_job *job)
 	procs = calloc(n + 1, sizeof(*procs));
 	flags = calloc(n + 1, sizeof(*flags));
 	if (!procs || !flags) {
-		recover_start(job); /* tried again after another grace */
+		gp_recover_begin(job, job->same_boot); /* tried again after another grace */
 		return;
 	}
 	recover_describe(job, procs);
@@ -335,12 +330,6 @@ void gp_recover_advance(struct gp_job *job)
 }
 
 /* ---- what comes ---- */
-
-void gp_recover_mover_gone(struct gp_job *job)
-{
-	job->same_boot = true;
-	recover_start(job);
-}
 
 static void recover_ask(struct gp_proc *proc)
 {
@@ -380,8 +369,7 @@ int gp_recover_resync(struct gp_proc *proc, const struct gp_wire_resync *resync,
 		if (job->op != GP_OP_NONE)
 			return gp_err_set(err, -EBUSY, "its job is %s",
 					  gp_job_state_name(job->state));
-		job->same_boot = true;
-		recover_start(job);
+		gp_recover_begin(job, true);
 		gp_list_for_each(other, &job->procs, struct gp_proc, node) {
 			if (other != proc)
 				recover_ask(other);

@@ -25,7 +25,10 @@ struct gp_lost {
 	bool ended;
 };
 
-/* At start: @job is in a started state, as stored. @supervised: it has a supervisor to wait for. */
+/*
+ * @job is in a started state: as a new daemon finds it in the store, or its mover or the connection
+ * of a process of it ended. @same_boot: it was started in this boot of the machine.
+ */
 void gp_recover_begin(struct gp_job *job, bool same_boot);
 /* Process @proc, of pid @pid (0: nobody knows), may come back. Its end is noticed. */
 void gp_recover_expect(struct gp_job *job, uint32_t proc, pid_t pid);
@@ -35,8 +38,6 @@ void gp_recover_end(struct gp_job *job);
 struct gp_lost *gp_recover_find(const struct gp_job *job, uint32_t proc);
 void gp_lost_free(struct gp_lost *lost);
 
-/* The mover ended while memory or channels of @job were in its hands. */
-void gp_recover_mover_gone(struct gp_job *job);
 /* A mover is ready, with its ledger: asks the processes. */
 void gp_recover_mover_back(struct gp_job *job);
 /* A process said what became of it. -EBUSY: it is to come again, when its job stands still; -ESRCH.
