@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/spawner.h"
 
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "daemon/launch.h"
@@ -84,40 +85,15 @@ int gp_spawner_open(const struct gp_daemon *daemon, struct gp_err *err)
 	return gp_take_fd(&sock);
 }
 
-static int spawner_send(int sock, const struct gp_spawn_request *request, const int *fds,
-			size_t n_fds, struct gp_err *err)
-{
-	union {
-		char bytes[CMSG_SPACE(GP_SPAWN_MAX_FDS * sizeof(int))];
-		struct cmsghdr align;
-	} control = { 0 };
-	struct iovec iov = { (void *)(uintptr_t)request, sizeof(*request) };
-	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1 };
-	struct cmsghdr *c;
-
-	if (n_fds) {
-		mh.msg_control = control.bytes;
-		mh.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-		c = CMSG_FIRSTHDR(&mh);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
-	}
-	if (sendmsg(sock, &mh, MSG_NOSIGNAL) < 0)
-		return gp_err_sys(err, -errno, "cannot ask gpupres-spawn");
-	return 0;
-}
-
 static int spawner_call(struct gp_daemon *daemon, int sock, const struct gp_spawn_request *request,
 			const int *fds, size_t n_fds, struct gp_err *err)
 {
 	gp_auto_fd int owned = sock;
 	struct spawner_call *call;
-	int r = spawner_send(sock, request, fds, n_fds, err);
+	int r = gp_fds_send(sock, request, sizeof(*request), fds, n_fds);
 
 	if (r < 0)
-		return r;
+		return gp_err_sys(err, r, "cannot ask gpupres-spawn");
 	call = calloc(1, sizeof(*call));
 	if (!call)
 		return gp_err_set(err, -ENOMEM, "out of memory");
@@ -151,7 +127,6 @@ static int spawner_receive(int sock, struct gp_spawn_reply *ret, int *ret_fd)
 			     .msg_iovlen = 1,
 			     .msg_control = control.bytes,
 			     .msg_controllen = sizeof(control.bytes) };
-	const struct cmsghdr *c;
 	ssize_t n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
 	*ret_fd = -1;
@@ -159,9 +134,7 @@ static int spawner_receive(int sock, struct gp_spawn_reply *ret, int *ret_fd)
 		return -EAGAIN;
 	if (n <= 0)
 		return 0;
-	c = CMSG_FIRSTHDR(&mh);
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-		memcpy(ret_fd, CMSG_DATA(c), sizeof(*ret_fd));
+	gp_fds_take(&mh, ret_fd, 1);
 	if (n != sizeof(*ret) || ret->version != GP_SPAWN_VERSION) {
 		*ret = (struct gp_spawn_reply){ .code = -EPROTO };
 		strcpy(ret->text, "gpupres-spawn is of another release: install the same");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/wire/wire.h"
 
+#include "base/fds.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -32,6 +34,8 @@ static const char *const job_state_names[GP_JOB_STATE_MAX_] = {
 	[GP_JOB_THAWING] = "thawing", [GP_JOB_DONE] = "done",
 	[GP_JOB_FAILED] = "failed",   [GP_JOB_CANCELLED] = "cancelled",
 };
+
+_Static_assert(GP_WIRE_MAX_FDS <= GP_FDS_MAX, "all of one message go at once");
 
 const char *gp_wire_name(uint32_t type)
 {
@@ -151,57 +155,9 @@ int gp_wire_check(const struct gp_wire_msg *msg, size_t len, struct gp_err *err)
 int gp_wire_send(int sock, const struct gp_wire_msg *msg, const int *fds, size_t n_fds,
 		 struct gp_err *err)
 {
-	union {
-		char bytes[CMSG_SPACE(GP_WIRE_MAX_FDS * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec iov = { (void *)(uintptr_t)msg, msg->header.size };
-	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1 };
-	ssize_t n;
+	int r = gp_fds_send(sock, msg, msg->header.size, fds, n_fds);
 
-	assert(n_fds <= GP_WIRE_MAX_FDS);
-	if (n_fds) {
-		struct cmsghdr *c;
-
-		memset(&control, 0, sizeof(control));
-		mh.msg_control = control.bytes;
-		mh.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-		c = CMSG_FIRSTHDR(&mh);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
-	}
-	do {
-		n = sendmsg(sock, &mh, MSG_NOSIGNAL);
-	} while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return gp_err_sys(err, -errno, "cannot send %s", gp_wire_name(msg->header.type));
-	return 0;
-}
-
-/* Takes over the fds of @mh: up to @max_fds to the caller, the rest closed. */
-static size_t wire_take_fds(struct msghdr *mh, int *ret_fds, size_t max_fds)
-{
-	size_t n_fds = 0;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
-		size_t n;
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			if (n_fds < max_fds)
-				ret_fds[n_fds++] = fd;
-			else
-				close(fd);
-		}
-	}
-	return n_fds;
+	return r < 0 ? gp_err_sys(err, r, "cannot send %s", gp_wire_name(msg->header.type)) : 0;
 }
 
 static int wire_wait(int sock, int timeout_ms, struct gp_err *err)
@@ -258,7 +214,9 @@ int gp_wire_recv(int sock, struct gp_wire_msg *ret_msg, int *ret_fds, size_t max
 	if (n < 0)
 		return gp_err_sys(err, -errno, "cannot receive");
 	/* Nothing can also be a message, and have fds: they are here, whatever it looks like. */
-	n_fds = wire_take_fds(&mh, ret_fds, max_fds);
+	n_fds = gp_fds_take(&mh, ret_fds, max_fds);
+	if (n_fds > max_fds)
+		n_fds = max_fds;
 	if (n == 0)
 		r = gp_err_set(err, -ECONNRESET, "the other side closed the connection");
 	else if (mh.msg_flags & MSG_TRUNC)

@@ -12,6 +12,7 @@
 #include "daemon/spawn/spawn.h"
 
 #include "base/driver.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "daemon/spawn/cgroup.h"
 #include "daemon/spawn/user.h"
@@ -60,57 +61,20 @@ struct spawn_call {
 
 static void call_reply(const struct spawn_call *call, int code, const char *text, int pidfd)
 {
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = { 0 };
 	struct gp_spawn_reply reply = {
 		.version = GP_SPAWN_VERSION,
 		.code = code,
 		.job = call->request.job,
 		.pid = pidfd >= 0 ? (uint32_t)getpid() : 0,
 	};
-	struct iovec iov = { &reply, sizeof(reply) };
-	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1 };
-	struct cmsghdr *c;
+	int r;
 
 	snprintf(reply.text, sizeof(reply.text), "%s", text);
-	if (pidfd >= 0) {
-		mh.msg_control = control.bytes;
-		mh.msg_controllen = sizeof(control.bytes);
-		c = CMSG_FIRSTHDR(&mh);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &pidfd, sizeof(pidfd));
-	}
+	r = gp_fds_send(call->sock, &reply, sizeof(reply), &pidfd, pidfd >= 0);
 	/* Who has gone does not want the answer. */
-	if (sendmsg(call->sock, &mh, MSG_NOSIGNAL) < 0)
+	if (r < 0)
 		gp_log(GP_LOG_WARN, "reply", "job=%" PRIu64 " error=\"%s\"", call->request.job,
-		       strerror(errno));
-}
-
-/* Keeps the fds that came, up to GP_SPAWN_MAX_FDS, and counts all. */
-static size_t call_take_fds(struct spawn_call *call, struct msghdr *mh)
-{
-	size_t n = 0;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
-		size_t n_here = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < n_here; i++, n++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			if (n < GP_SPAWN_MAX_FDS)
-				call->fds[n] = fd;
-			else
-				close(fd);
-		}
-	}
-	return n;
+		       strerror(-r));
 }
 
 static int call_receive(struct spawn_call *call, struct gp_err *err)
@@ -135,7 +99,7 @@ static int call_receive(struct spawn_call *call, struct gp_err *err)
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return gp_err_sys(err, -errno, "cannot receive");
-	n_fds = call_take_fds(call, &mh);
+	n_fds = gp_fds_take(&mh, call->fds, GP_SPAWN_MAX_FDS);
 	if (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
 		return gp_err_set(err, -EBADMSG, "the request is too long");
 	return gp_spawn_check(&call->spawn->options->policy, &call->request, (size_t)n, call->fds,
