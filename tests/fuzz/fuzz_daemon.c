@@ -614,14 +614,7 @@ static void player_misbehave(struct player *p)
 {
 	struct gp_fuzz_datagram d = { .fd = STDIN_FILENO };
 
-	if (percent(10)) {
-		gp_fuzz_noise(&f.random, &d);
-	} else {
-		gp_fuzz_valid(&f.random, gp_fuzz_type(&f.random), &d.msg);
-		d.len = d.msg.header.size;
-		if (percent(20))
-			gp_fuzz_mutate(&f.random, &d);
-	}
+	gp_fuzz_anything(&f.random, 10, 20, &d);
 	player_send(p, &d);
 }
 

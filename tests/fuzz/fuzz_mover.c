@@ -250,14 +250,7 @@ static void link_anything(size_t i)
 {
 	struct gp_fuzz_datagram d = { .fd = STDIN_FILENO };
 
-	if (percent(30)) {
-		gp_fuzz_noise(&f.random, &d);
-	} else {
-		gp_fuzz_valid(&f.random, gp_fuzz_type(&f.random), &d.msg);
-		d.len = d.msg.header.size;
-		if (percent(50))
-			gp_fuzz_mutate(&f.random, &d);
-	}
+	gp_fuzz_anything(&f.random, 30, 50, &d);
 	f.n_messages += gp_fuzz_send(f.links[i], &d) == 0;
 }
 

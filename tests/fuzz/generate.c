@@ -247,6 +247,19 @@ void gp_fuzz_noise(struct gp_fuzz *fuzz, struct gp_fuzz_datagram *d)
 	d->n_fds = gp_fuzz_percent(fuzz, 30) ? gp_fuzz_below(fuzz, GP_FUZZ_MAX_FDS + 1) : 0;
 }
 
+void gp_fuzz_anything(struct gp_fuzz *fuzz, unsigned int noise, unsigned int mutated,
+		      struct gp_fuzz_datagram *d)
+{
+	if (gp_fuzz_percent(fuzz, noise)) {
+		gp_fuzz_noise(fuzz, d);
+		return;
+	}
+	gp_fuzz_valid(fuzz, gp_fuzz_type(fuzz), &d->msg);
+	d->len = d->msg.header.size;
+	if (gp_fuzz_percent(fuzz, mutated))
+		gp_fuzz_mutate(fuzz, d);
+}
+
 int gp_fuzz_send(int sock, const struct gp_fuzz_datagram *d)
 {
 	union {

@@ -43,6 +43,9 @@ void gp_fuzz_valid(struct gp_fuzz *fuzz, uint32_t type, struct gp_wire_msg *ret_
 uint32_t gp_fuzz_type(struct gp_fuzz *fuzz);
 /* Makes something of @d wrong, or nothing. */
 void gp_fuzz_mutate(struct gp_fuzz *fuzz, struct gp_fuzz_datagram *d);
+/* A message of any type, @mutated percent of them wrong, or, @noise percent, no message at all. */
+void gp_fuzz_anything(struct gp_fuzz *fuzz, unsigned int noise, unsigned int mutated,
+		      struct gp_fuzz_datagram *d);
 /* Bytes without any order. */
 void gp_fuzz_noise(struct gp_fuzz *fuzz, struct gp_fuzz_datagram *d);
 
